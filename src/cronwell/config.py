@@ -1,0 +1,301 @@
+"""Every setting of Cronwell: one frozen tree, read once at start; unknown keys are refused.
+
+A setting has one path (`scheduler.look_ahead`), from which its TOML key (`[scheduler] look_ahead`) and its
+environment name (`CRONWELL_SCHEDULER_LOOK_AHEAD`) follow. The environment wins over the file, the file over
+the default. `settings()` yields every one of them with its origin; `cronwell config show` prints that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cronwell import durations
+from cronwell.errors import ConfigError
+
+PREFIX = "CRONWELL_"
+SECRET_PATHS = frozenset({"database.url"})
+
+T = TypeVar("T")
+
+
+def setting(default: Any, doc: str) -> Any:
+    """Declare one setting with its default and the line that describes it."""
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    url: str = setting("", "postgresql:// address of your PostgreSQL 15-18; empty: an embedded one in data_dir")
+    pool_size: int = setting(8, "connections that one process keeps at most")
+    pooler: bool = setting(False, "true behind a transaction pooler: no prepared statements, polling for LISTEN")
+    statement_timeout: timedelta = setting(timedelta(seconds=30), "longest that one statement may take")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    look_ahead: timedelta = setting(timedelta(seconds=60), "how far before its instant a slot is staged")
+    tick: timedelta = setting(timedelta(seconds=1), "longest wait between two looks for slots to stage")
+    batch: int = setting(2000, "jobs staged in one transaction")
+    late_grace: timedelta = setting(timedelta(seconds=10), "a slot found no later than this is still on time")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    pools: tuple[str, ...] = setting(("default",), "pools whose executions this worker takes")
+    concurrency: int = setting(1000, "attempts running at once in one worker process")
+    claim_batch: int = setting(1000, "executions claimed in one statement")
+    lease: timedelta = setting(timedelta(seconds=30), "a worker silent for longer is lost; its work is retried")
+    heartbeat: timedelta = setting(timedelta(seconds=5), "how often a worker says that it lives")
+    pre_claim: timedelta = setting(timedelta(milliseconds=500), "how early an execution is claimed and held")
+    poll: timedelta = setting(timedelta(milliseconds=200), "longest wait between two looks for work")
+    drain: timedelta = setting(timedelta(seconds=30), "how long a stopping worker lets attempts finish")
+    cancel_grace: timedelta = setting(timedelta(seconds=10), "from a cooperative stop to a forced one")
+    output_limit: int = setting(65_536, "bytes of output kept of one attempt; the rest is cut and marked")
+    imports: tuple[str, ...] = setting((), "Python modules to import for their handlers")
+    flush: timedelta = setting(timedelta(milliseconds=5), "longest that a result waits for company in its batch")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    per_host: int = setting(256, "requests under way to one host at once, in one worker process")
+    connections: int = setting(2048, "connections of one worker process at the most")
+    connect_timeout: timedelta = setting(timedelta(seconds=10), "longest wait for a connection")
+    response_limit: int = setting(1_048_576, "bytes of an answer that are read; a longer one is cut off")
+    retry_after_cap: timedelta = setting(timedelta(hours=1), "longest Retry-After that is honoured")
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSettings:
+    enabled: bool = setting(False, "whether jobs may run shell commands")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    body: int = setting(1_048_576, "bytes of one request body")
+    batch_body: int = setting(536_870_912, "bytes of one NDJSON batch")
+    payload: int = setting(262_144, "bytes of one payload")
+    page: int = setting(1000, "items on one page of a list")
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    executions: timedelta = setting(timedelta(days=30), "how long history is kept; whole days are dropped at once")
+    idempotency: timedelta = setting(timedelta(hours=24), "how long an Idempotency-Key is remembered")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: str = setting("info", "debug, info, warning or error")
+    format: str = setting("auto", "json, text, or auto: text on a terminal")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    data_dir: Path = setting(Path(".cronwell"), "where the embedded PostgreSQL keeps its data")
+    host: str = setting("127.0.0.1", "address that the API listens on")
+    port: int = setting(8420, "port that the API listens on")
+    ops_port: int = setting(0, "port for /healthz, /readyz and /metrics of a scheduler or worker; 0: none")
+    bus: str = setting("postgres", "how work is announced: postgres")
+    coordination: str = setting("postgres", "how leases are held: postgres")
+    egress_allow: tuple[str, ...] = setting((), "private networks that targets may reach, e.g. 10.1.0.0/16")
+    database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    shell: ShellSettings = field(default_factory=ShellSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One setting as `cronwell config show` prints it."""
+
+    path: str
+    env: str
+    value: object
+    origin: str
+    doc: str
+
+
+def read(
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """Read the settings: overrides (command line), then environment, then file, then defaults."""
+    settings, _ = _read(environ, file, overrides)
+    return settings
+
+
+def describe(
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> list[Line]:
+    """Return every setting with its value and where it came from."""
+    settings, origins = _read(environ, file, overrides)
+    lines = []
+    for path, leaf in _leaves(Settings):
+        value: object = settings
+        for name in path.split("."):
+            value = getattr(value, name)
+        shown = "(set)" if path in SECRET_PATHS and value else value
+        lines.append(Line(path, env_name(path), shown, origins.get(path, "default"), leaf.metadata["doc"]))
+    return lines
+
+
+def env_name(path: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + path.replace(".", "_").upper()
+
+
+def write_value(value: object) -> str:
+    """A setting's value as its environment variable would carry it."""
+    if isinstance(value, timedelta):
+        return durations.write(value)
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _read(
+    environ: Mapping[str, str] | None, file: Path | None, overrides: Mapping[str, object] | None
+) -> tuple[Settings, dict[str, str]]:
+    environ = os.environ if environ is None else environ
+    leaves = dict(_leaves(Settings))
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    file = file or (Path(environ["CRONWELL_CONFIG"]) if environ.get("CRONWELL_CONFIG") else None)
+    for path, raw in _from_file(file, leaves):
+        values[path], origins[path] = _convert(path, raw, str(file)), str(file)
+    names = {env_name(path): path for path in leaves}
+    for name, text in environ.items():
+        if not name.startswith(PREFIX) or name == "CRONWELL_CONFIG":
+            continue
+        if name not in names:
+            raise ConfigError(f"{name} is not a setting{_nearest(name, list(names))}")
+        values[names[name]], origins[names[name]] = _convert(names[name], text, name), name
+    for path, raw in (overrides or {}).items():
+        values[path], origins[path] = _convert(path, raw, "command line"), "command line"
+    return _build(Settings, "", values), origins
+
+
+def _from_file(file: Path | None, leaves: Mapping[str, Field[Any]]) -> Iterator[tuple[str, object]]:
+    if file is None:
+        return
+    try:
+        tree = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings file {file}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from None
+    for key, value in tree.items():
+        pairs = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+        for path, raw in pairs.items():
+            if path not in leaves:
+                raise ConfigError(f"{file}: {path} is not a setting{_nearest(path, list(leaves))}")
+            yield path, raw
+
+
+def _leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
+    hints = _hints(kind)
+    for each in fields(kind):
+        if is_dataclass(hints[each.name]):
+            yield from _leaves(hints[each.name], f"{each.name}.")
+        else:
+            yield prefix + each.name, each
+
+
+def _build(kind: type[T], prefix: str, values: Mapping[str, object]) -> T:
+    given: dict[str, Any] = {}
+    hints = _hints(kind)
+    for each in fields(kind):  # type: ignore[arg-type]
+        path = prefix + each.name
+        if is_dataclass(hints[each.name]):
+            given[each.name] = _build(hints[each.name], f"{path}.", values)
+        elif path in values:
+            given[each.name] = values[path]
+        else:
+            assert each.default is not MISSING
+    return kind(**given)
+
+
+def _convert(path: str, raw: object, origin: str) -> object:
+    kind = _kind(path)
+    try:
+        return _CONVERTERS[kind](raw)
+    except (ValueError, TypeError) as error:
+        detail = str(error) or f"{raw!r} is not accepted"
+        raise ConfigError(f"{origin}: {path} ({env_name(path)}): {detail}") from None
+
+
+def _kind(path: str) -> str:
+    owner: type = Settings
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = _hints(owner)[parent]
+    hint = _hints(owner)[name]
+    return str(getattr(hint, "__name__", hint))
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _as_bool(raw: object) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    text = str(raw).strip().lower()
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError(f"{raw!r} is neither true nor false")
+
+
+def _as_int(raw: object) -> int:
+    try:
+        number = int(str(raw))
+    except ValueError:
+        raise ValueError(f"{raw!r} is not a whole number") from None
+    if number < 0:
+        raise ValueError(f"{raw!r} is negative")
+    return number
+
+
+def _as_duration(raw: object) -> timedelta:
+    return raw if isinstance(raw, timedelta) else durations.parse(str(raw))
+
+
+def _as_names(raw: object) -> tuple[str, ...]:
+    items = raw.split(",") if isinstance(raw, str) else list(typing.cast("typing.Iterable[object]", raw))
+    return tuple(text for item in items if (text := str(item).strip()))
+
+
+_CONVERTERS: dict[str, Any] = {
+    "str": str,
+    "int": _as_int,
+    "bool": _as_bool,
+    "timedelta": _as_duration,
+    "Path": lambda raw: Path(str(raw)),
+    "tuple": _as_names,
+}
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {close[0]}?" if close else "; `cronwell config show` lists them all"

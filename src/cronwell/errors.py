@@ -1,0 +1,152 @@
+"""The whole error tree.
+
+CronwellError
+├── UserError                what a caller can mend; the API answers it with a 4xx
+│   ├── Invalid              422  one or more fields are wrong; carries each of them
+│   ├── Malformed            400  the request is not what the protocol allows
+│   ├── NotFound             404
+│   ├── Conflict             409  the request is fine but the state of things is not
+│   │   ├── NameTaken
+│   │   ├── IllegalState
+│   │   └── KeyInUse         an Idempotency-Key came back with another request
+│   ├── RevisionMismatch     412
+│   └── TooLarge             413
+├── ConfigError              a setting is wrong; the process does not start
+├── StoreUnavailable         PostgreSQL cannot be reached or gave up mid-way; nothing is known to be written
+├── CommitUnknown            the connection died during COMMIT; re-read before deciding anything
+├── FenceRejected            a result came with an old fence and changed nothing
+├── LeaseLost                this process no longer owns what it is about to touch
+└── EgressRefused            a target's address is not one that this installation may call
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One wrong field: where it is, what is wrong with it, and what would be accepted instead."""
+
+    field: str
+    message: str
+    accepted: str | None = None
+    column: int | None = None
+    """1-based position inside the field's text, where one place in it is to blame."""
+
+    def __str__(self) -> str:
+        where = f"{self.field} (column {self.column})" if self.column is not None else self.field
+        advice = f"; accepted: {self.accepted}" if self.accepted else ""
+        return f"{where}: {self.message}{advice}"
+
+
+class CronwellError(Exception):
+    """Anything that Cronwell raises on purpose."""
+
+
+class UserError(CronwellError):
+    """What a caller can mend. `status` and `title` are what the HTTP interface answers."""
+
+    status = 400
+    title = "The request cannot be carried out"
+
+
+class Invalid(UserError):
+    """One or more fields are wrong. Nothing was stored."""
+
+    status = 422
+    title = "Some fields are not valid"
+
+    def __init__(self, problems: Sequence[FieldProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+    @classmethod
+    def field(
+        cls, field: str, message: str, *, accepted: str | None = None, column: int | None = None
+    ) -> Invalid:
+        """Report a single wrong field."""
+        return cls([FieldProblem(field, message, accepted, column)])
+
+    def under(self, prefix: str) -> Invalid:
+        """Return the same problems with their fields placed below `prefix`."""
+        return Invalid(
+            [
+                FieldProblem(
+                    f"{prefix}.{p.field}" if p.field else prefix, p.message, p.accepted, p.column
+                )
+                for p in self.problems
+            ]
+        )
+
+
+class Malformed(UserError):
+    status = 400
+    title = "The request is malformed"
+
+
+class NotFound(UserError):
+    status = 404
+    title = "Not found"
+
+
+class Conflict(UserError):
+    status = 409
+    title = "The request conflicts with the present state"
+
+
+class NameTaken(Conflict):
+    title = "That name is taken"
+
+
+class IllegalState(Conflict):
+    title = "Not possible in the present state"
+
+
+class KeyInUse(Conflict):
+    title = "That Idempotency-Key belongs to another request"
+
+
+class RevisionMismatch(UserError):
+    status = 412
+    title = "The job has changed since you read it"
+
+
+class TooLarge(UserError):
+    status = 413
+    title = "The request is too large"
+
+
+class ConfigError(CronwellError):
+    """A setting is wrong; the message names it, its environment variable and what is accepted."""
+
+
+class StoreUnavailable(CronwellError):
+    """PostgreSQL cannot be reached, or the connection was lost before COMMIT was sent."""
+
+
+class CommitUnknown(StoreUnavailable):
+    """The connection was lost during COMMIT: the write may or may not have happened. Re-read first."""
+
+
+class LeaseLost(CronwellError):
+    """This process no longer owns what it is about to touch."""
+
+
+class EgressRefused(CronwellError):
+    """The address a target resolves to is not one that this installation may call."""
+
+
+class FenceRejected(CronwellError):
+    """A result, heartbeat or checkpoint carried an old fence and changed nothing."""
+
+    def __init__(self, *, execution: str, held: int, current: int | None) -> None:
+        self.execution = execution
+        self.held = held
+        self.current = current
+        now = "the execution has ended" if current is None else f"the current fence is {current}"
+        super().__init__(
+            f"execution {execution}: fence {held} is no longer valid ({now}); "
+            "another attempt owns it, so stop working on this one"
+        )

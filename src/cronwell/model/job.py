@@ -1,0 +1,272 @@
+"""The job as a user writes it: schedule + target + payload + policies.
+
+These models are the one definition of a job: the HTTP interface publishes them, the command line reads
+them, the store keeps what they accepted, to the letter. They judge form only; what needs the present time, a
+zone or a cron expression is judged in `model.schedule`, what needs the database in `control`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from cronwell import durations
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
+POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
+PAYLOAD_DEPTH = 32
+RESERVED_HEADERS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "idempotency-key", "traceparent"}
+)
+RESERVED_HEADER_PREFIXES = ("webhook-", "cronwell-", "proxy-")
+
+Priority = Literal["high", "normal", "low"]
+TargetKind = Literal["http", "shell", "handler"]
+Backoff = Literal["exponential", "linear", "fixed"]
+RetriedOutcome = Literal["failed", "timed_out", "worker_lost"]
+
+
+def _read_duration(value: object) -> object:
+    return durations.parse(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_read_duration),
+    PlainSerializer(durations.write, return_type=str),
+    WithJsonSchema({"type": "string", "description": durations.ACCEPTED, "examples": ["30s"]}),
+]
+
+
+def _refuse_booleans_and_numbers(value: object) -> object:
+    if isinstance(value, (int, float)):
+        raise ValueError(f"write {durations.ACCEPTED}")
+    return value
+
+
+StrictDuration = Annotated[Duration, BeforeValidator(_refuse_booleans_and_numbers)]
+
+
+class Part(BaseModel):
+    """What every part of a job shares: it cannot be changed, and it refuses fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
+
+
+class HttpTarget(Part):
+    """Call a URL with a signed Standard Webhooks delivery; 2xx is success."""
+
+    url: Annotated[str, StringConstraints(min_length=8, max_length=4096)]
+    method: Literal["POST", "PUT", "PATCH", "GET", "DELETE"] = "POST"
+    headers: dict[
+        Annotated[str, StringConstraints(pattern=HEADER_PATTERN)],
+        Annotated[str, StringConstraints(max_length=8192)],
+    ] = Field(default_factory=dict, max_length=64)
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        if any(ch.isspace() or ord(ch) < 0x20 or ord(ch) == 0x7F for ch in url):
+            raise ValueError("a URL has no spaces or control characters; percent-encode them")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise ValueError(f"{url!r} is not a URL: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError('write a whole URL such as "https://example.com/run"')
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("credentials do not belong in a URL; put them in `headers`")
+        if port == 0:
+            raise ValueError("port 0 cannot be called")
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            lowered = name.lower()
+            if lowered in RESERVED_HEADERS or lowered.startswith(RESERVED_HEADER_PREFIXES):
+                raise ValueError(f"{name} is set by Cronwell on each delivery; choose another header")
+            if any(ord(ch) < 0x20 and ch != "\t" or ord(ch) == 0x7F or ord(ch) > 0xFF for ch in value):
+                raise ValueError(f"the value of {name} has characters that a header cannot carry")
+        return headers
+
+
+class ShellTarget(Part):
+    """Run a command in its own process group. Refused unless the installation enables it."""
+
+    command: Annotated[str, StringConstraints(min_length=1, max_length=32_768)] | Annotated[
+        list[Annotated[str, StringConstraints(max_length=32_768)]], Field(min_length=1, max_length=1024)
+    ]
+    """A string goes to `/bin/sh -c`; a list is executed as it is."""
+    env: dict[
+        Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")],
+        Annotated[str, StringConstraints(max_length=32_768)],
+    ] = Field(default_factory=dict, max_length=128)
+    cwd: Annotated[str, StringConstraints(pattern=r"^/", max_length=4096)] | None = None
+
+    @model_validator(mode="after")
+    def _refuse_null_bytes(self) -> ShellTarget:
+        texts = [self.command] if isinstance(self.command, str) else self.command
+        if any("\0" in text for text in (*texts, *self.env.values(), self.cwd or "")):
+            raise ValueError("a command cannot carry a null byte")
+        return self
+
+
+class HandlerTarget(Part):
+    """Call a Python function that a worker registered under this name."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.:-]{0,199}$")]
+
+
+class Target(Part):
+    """What an attempt calls: exactly one of the kinds."""
+
+    http: HttpTarget | None = None
+    shell: ShellTarget | None = None
+    handler: HandlerTarget | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Target:
+        given = [kind for kind in ("http", "shell", "handler") if getattr(self, kind) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of http, shell, handler (given: {', '.join(given) or 'none'})"
+            )
+        return self
+
+    @property
+    def kind(self) -> TargetKind:
+        if self.http is not None:
+            return "http"
+        return "shell" if self.shell is not None else "handler"
+
+
+class OutcomeRule(Part):
+    """What differs from the job's retry policy after one kind of outcome."""
+
+    retry: bool = True
+    max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
+    initial_delay: StrictDuration | None = None
+
+
+class RetryPolicy(Part):
+    """How often, and after how long, a failed attempt is tried again."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] = 4
+    backoff: Backoff = "exponential"
+    initial_delay: StrictDuration = timedelta(seconds=10)
+    max_delay: StrictDuration = timedelta(hours=1)
+    jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """The share of each delay that is spread at random, so that a herd does not come back as one."""
+    outcomes: dict[RetriedOutcome, OutcomeRule] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_delays(self) -> RetryPolicy:
+        if self.max_delay > timedelta(days=7):
+            raise ValueError("max_delay is at most 7d")
+        if self.initial_delay > self.max_delay:
+            raise ValueError("initial_delay is longer than max_delay")
+        return self
+
+
+def _read_target(value: object) -> object:
+    return {"http": {"url": value}} if isinstance(value, str) else value
+
+
+class JobSpec(Part):
+    """A job as its user defines it."""
+
+    name: Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+    description: Annotated[str, StringConstraints(max_length=2000)] | None = None
+    schedule: str | dict[str, Any] | None = Field(
+        default=None,
+        description='Cron text, "@hourly", "every 15m", "in 5m", "at 2027-01-01T10:00:00Z", or an object. '
+        "Without a schedule the job runs only when it is triggered.",
+        examples=["0 3 * * *", {"cron": "0 3 * * *", "timezone": "America/Los_Angeles"}],
+    )
+    timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    window: Annotated[str, StringConstraints(min_length=1, max_length=32)] | None = None
+    target: Annotated[Target, BeforeValidator(_read_target)] = Field(
+        json_schema_extra={"anyOf": [{"type": "string", "format": "uri"}, {"$ref": "#/components/schemas/Target"}]}
+    )
+    payload: Any = None
+    retry: RetryPolicy = RetryPolicy()
+    timeout: StrictDuration = timedelta(minutes=10)
+    priority: Priority = "normal"
+    pool: Annotated[str, StringConstraints(pattern=POOL_PATTERN)] = "default"
+    overlap: Literal["allow", "skip"] = "skip"
+    max_running: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
+    """With `overlap: skip`: how many executions of the job may be unfinished at once (default 1)."""
+    catch_up: Literal["none", "last", "all"] = "last"
+    catch_up_window: StrictDuration | None = None
+    catch_up_limit: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 100
+    tags: dict[
+        Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")],
+        Annotated[str, StringConstraints(max_length=256)],
+    ] = Field(default_factory=dict, max_length=32)
+
+    @field_validator("timeout")
+    @classmethod
+    def _check_timeout(cls, timeout: timedelta) -> timedelta:
+        if not timedelta(milliseconds=1) <= timeout <= timedelta(days=7):
+            raise ValueError("timeout lies between 1ms and 7d")
+        return timeout
+
+    @field_validator("payload")
+    @classmethod
+    def _check_payload(cls, payload: object) -> object:
+        check_json(payload)
+        return payload
+
+    @model_validator(mode="after")
+    def _check_overlap(self) -> JobSpec:
+        if self.overlap == "allow" and self.max_running is not None:
+            raise ValueError("max_running goes with `overlap: skip`; `allow` has no limit")
+        return self
+
+    @property
+    def running_limit(self) -> int | None:
+        """How many unfinished executions the job may have; None for no limit."""
+        return None if self.overlap == "allow" else (self.max_running or 1)
+
+
+def check_json(value: object) -> None:
+    """Refuse JSON that is too deep, not finite, or that PostgreSQL cannot keep."""
+    for depth, item in _walk(value):
+        if depth > PAYLOAD_DEPTH:
+            raise ValueError(f"nested deeper than {PAYLOAD_DEPTH} levels")
+        if isinstance(item, float) and not math.isfinite(item):
+            raise ValueError("numbers must be finite: NaN and Infinity are not JSON")
+        if isinstance(item, str) and "\0" in item:
+            raise ValueError("text cannot carry the null character \\u0000")
+
+
+def _walk(value: object) -> Iterator[tuple[int, object]]:
+    stack: list[tuple[int, object]] = [(0, value)]
+    while stack:
+        depth, item = stack.pop()
+        yield depth, item
+        if depth > PAYLOAD_DEPTH:
+            continue
+        if isinstance(item, dict):
+            stack.extend((depth + 1, part) for pair in item.items() for part in pair)
+        elif isinstance(item, list):
+            stack.extend((depth + 1, part) for part in item)
