@@ -1,0 +1,89 @@
+# Cronwell's commands. Only make and Python 3.11+ are assumed; everything else goes into .venv from the lock.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+# Extra arguments of pytest, e.g. `make unit T="tests/model -k wheel"`.
+T ?=
+
+# The newest Python that really starts and can make environments (a pyenv shim may do neither).
+PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 python3; do \
+	"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+		&& { command -v "$$python"; break; }; done)
+
+##@ Use
+
+run: $(VENV)/.run ## Install what is needed and start everything on 127.0.0.1:8420 (options: ARGS="--port 9000")
+	@exec $(BIN)/cronwell up $(ARGS)
+
+test: check ## Set up, then run every check and every test, with coverage (what CI runs)
+	$(BIN)/pytest -m "not faults" --cov --cov-report=term $(T)
+
+##@ Develop
+
+setup: $(VENV)/.dev ## Make .venv with everything that development needs
+
+unit: $(VENV)/.dev ## Run tests without coverage (options: T="tests/model -k wheel")
+	$(BIN)/pytest -m "not faults" $(T)
+
+faults: $(VENV)/.dev ## Run the tests that inject faults for minutes
+	$(BIN)/pytest -m faults $(T)
+
+check: lint types imports ## Run every check that runs no code: format, lint, types, imports
+
+lint: $(VENV)/.dev ## Check format and lint
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: $(VENV)/.dev ## Check types, strictly, of src and tests
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev ## Check the direction of dependencies
+	@NO_COLOR=1 $(BIN)/lint-imports --no-logo
+
+fmt: $(VENV)/.dev ## Format, and mend what lint can mend
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+bench: $(VENV)/.run ## Measure throughput and lateness (options: ARGS)
+	@exec $(BIN)/cronwell bench $(ARGS)
+
+##@ Keep
+
+lock: $(VENV)/.dev ## Write both lock files from pyproject.toml (UPGRADE=1 takes the newest of everything)
+	$(LOCK) pyproject.toml --group build --output-file requirements.lock
+	$(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+clean: ## Remove the environment and every cache; never data
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* dist
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
+
+help: ## Show this
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# One lock for every supported Python and platform, with hashes, and without the address of any index.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+
+# The stamps make the second run instant: an environment is set up again only when what defines it has changed.
+$(VENV)/.run: requirements.lock pyproject.toml tools/environment.py
+	@$(require-python)
+	@$(PYTHON) tools/environment.py $(VENV) requirements.lock
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml tools/environment.py
+	@$(require-python)
+	@$(PYTHON) tools/environment.py $(VENV) requirements-dev.lock
+	@touch $(VENV)/.run $@
+
+define require-python
+test -n "$(PYTHON)" || { echo "Cronwell needs Python 3.11 or newer with venv (Debian: apt install python3-venv);" \
+	"none is on PATH. To name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+endef
+
+.PHONY: run test setup unit faults check lint types imports fmt bench lock clean help
