@@ -1,0 +1,344 @@
+"""PostgreSQL as every process uses it: a pool that heals itself and errors that say what is known.
+
+Three things can be said about a statement that did not answer, and callers act differently on each:
+
+- `StoreUnavailable`: nothing was written. No connection could be had, or it was lost before COMMIT was sent, or
+  the server gave the statement up (timeout, no memory, no disk, shutting down). Try again later.
+- `CommitUnknown`: the connection was lost after something that commits had been sent: COMMIT itself, or a
+  statement outside `transaction()`, which carries its own commit. Re-read before deciding anything.
+- an asyncpg exception: the server refused it (a constraint, a deadlock, a mistake in the SQL). The adapter that
+  sent it knows what that means.
+
+Pooled connections carry no session state: nobody may SET, LISTEN or take a session lock on one. That is what makes
+them safe behind a transaction pooler, and it spares the round trip that would wipe the session at each release.
+JSON travels as text in both directions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from cronwell import errors
+from cronwell.config import DatabaseSettings
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    _Raw = PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]
+
+OLDEST_SUPPORTED = 15
+CONNECT_TIMEOUT = timedelta(seconds=10)
+ACQUIRE_TIMEOUT = timedelta(seconds=10)
+ROLLBACK_TIMEOUT = timedelta(seconds=5)
+
+# The client gives up only after the server should have: a server that answers late knows what it did.
+CLIENT_MARGIN = timedelta(seconds=5)
+
+_NAME = re.compile(r"-- name:\s*(\S+)\s*")
+_STATEMENT_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+# Classes of SQLSTATE by which a server says that it cannot do its work now: connection, resources, operator
+# intervention (shutdown, timeout, cancel), system error; and a server that has become a read-only standby.
+_GIVEN_UP = ("08", "53", "57", "58", "25006", "25P03", "25P04")
+_CONNECTION_LOST = ("08", "57P", "25P03", "25P04")
+
+
+class Connection:
+    """One connection inside one transaction; usable until the `transaction()` block ends."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: _Raw) -> None:
+        self._raw = raw
+
+    async def fetch(self, sql: str, *args: object, timeout: float | None = None) -> list[asyncpg.Record]:
+        """Return every row of the answer."""
+        with _Translated(self._raw, errors.StoreUnavailable):
+            return await self._raw.fetch(sql, *args, timeout=timeout)
+
+    async def fetchrow(self, sql: str, *args: object, timeout: float | None = None) -> asyncpg.Record | None:
+        """Return the first row of the answer, or None where there is none."""
+        with _Translated(self._raw, errors.StoreUnavailable):
+            return await self._raw.fetchrow(sql, *args, timeout=timeout)
+
+    async def fetchval(self, sql: str, *args: object, timeout: float | None = None) -> Any:
+        """Return the first column of the first row, or None."""
+        with _Translated(self._raw, errors.StoreUnavailable):
+            return await self._raw.fetchval(sql, *args, timeout=timeout)
+
+    async def execute(self, sql: str, *args: object, timeout: float | None = None) -> str:
+        """Run a statement, or without arguments a script of several, and return its command tag."""
+        with _Translated(self._raw, errors.StoreUnavailable):
+            return await self._raw.execute(sql, *args, timeout=timeout)
+
+    async def copy_records_to_table(
+        self,
+        table: str,
+        *,
+        records: Iterable[Sequence[object]],
+        columns: Sequence[str],
+        schema: str | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Load rows by binary COPY, the fastest way in."""
+        with _Translated(self._raw, errors.StoreUnavailable):
+            return await self._raw.copy_records_to_table(
+                table, records=records, columns=list(columns), schema_name=schema, timeout=timeout
+            )
+
+
+class Database:
+    """A pool of connections to one PostgreSQL. It reconnects by itself; see the module for its errors."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, is_pooled_outside: bool) -> None:
+        self._pool = pool
+        self._is_pooled_outside = is_pooled_outside
+
+    @classmethod
+    async def connect(
+        cls,
+        settings: DatabaseSettings,
+        url: str,
+        *,
+        application_name: str,
+        pool_size: int | None = None,
+    ) -> Database:
+        """Open the pool with one connection and check the server's version.
+
+        Raises StoreUnavailable where the server does not answer, ConfigError where it never will: a wrong
+        address, password or database, or a PostgreSQL that is too old.
+        """
+        largest = pool_size if pool_size is not None else settings.pool_size
+        if largest < 1:
+            raise errors.ConfigError("database.pool_size (CRONWELL_DATABASE_POOL_SIZE) must be at least 1")
+        try:
+            pool: asyncpg.Pool[asyncpg.Record] = await asyncpg.create_pool(
+                url,
+                min_size=1,
+                max_size=largest,
+                reset=_keep_session,
+                timeout=CONNECT_TIMEOUT.total_seconds(),
+                **_connection_options(settings, application_name),
+            )
+        except (
+            asyncpg.InvalidAuthorizationSpecificationError,
+            asyncpg.InvalidCatalogNameError,
+            asyncpg.exceptions.ClientConfigurationError,
+            ValueError,
+        ) as error:
+            raise errors.ConfigError(
+                f"database.url (CRONWELL_DATABASE_URL) cannot be used: {_words(error)}"
+            ) from error
+        except _CLIENT_ERRORS as error:
+            raise errors.StoreUnavailable(f"PostgreSQL does not answer: {_words(error)}") from error
+        database = cls(pool, is_pooled_outside=settings.pooler)
+        try:
+            version = int(await database.fetchval("select current_setting('server_version_num')")) // 10_000
+        except BaseException:
+            pool.terminate()
+            raise
+        if version < OLDEST_SUPPORTED:
+            await database.close()
+            raise errors.ConfigError(
+                f"database.url (CRONWELL_DATABASE_URL) leads to PostgreSQL {version}; "
+                f"Cronwell needs {OLDEST_SUPPORTED} or later"
+            )
+        return database
+
+    async def fetch(self, sql: str, *args: object, timeout: float | None = None) -> list[asyncpg.Record]:
+        """Return every row of the answer; the statement is its own transaction."""
+        async with self._statement() as raw:
+            return await raw.fetch(sql, *args, timeout=timeout)
+
+    async def fetchrow(self, sql: str, *args: object, timeout: float | None = None) -> asyncpg.Record | None:
+        """Return the first row of the answer, or None; the statement is its own transaction."""
+        async with self._statement() as raw:
+            return await raw.fetchrow(sql, *args, timeout=timeout)
+
+    async def fetchval(self, sql: str, *args: object, timeout: float | None = None) -> Any:
+        """Return the first column of the first row, or None; the statement is its own transaction."""
+        async with self._statement() as raw:
+            return await raw.fetchval(sql, *args, timeout=timeout)
+
+    async def execute(self, sql: str, *args: object, timeout: float | None = None) -> str:
+        """Run a statement as its own transaction and return its command tag."""
+        async with self._statement() as raw:
+            return await raw.execute(sql, *args, timeout=timeout)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Hold one connection from BEGIN to COMMIT; whatever leaves the block rolls it back.
+
+        A statement that must run longer than the statement timeout first runs `set local statement_timeout`
+        in the block, and takes a `timeout` of its own.
+        """
+        async with self._connection() as raw:
+            connection = Connection(raw)
+            try:
+                await connection.execute("begin")
+                yield connection
+            except BaseException:
+                await _roll_back(raw)
+                raise
+            with _Translated(raw, errors.CommitUnknown):
+                ended = await raw.execute("commit")
+            if ended != "COMMIT":
+                # The server answers COMMIT of a failed transaction with a quiet ROLLBACK.
+                raise asyncpg.InFailedSQLTransactionError(
+                    "an error inside the transaction was swallowed, so COMMIT rolled back; nothing was written"
+                )
+
+    async def close(self) -> None:
+        """Close every connection, waiting a little for those that are in use."""
+        try:
+            async with asyncio.timeout(CLIENT_MARGIN.total_seconds()):
+                await self._pool.close()
+        except (TimeoutError, *_CLIENT_ERRORS):
+            self._pool.terminate()
+
+    @contextlib.asynccontextmanager
+    async def _statement(self) -> AsyncIterator[_Raw | Connection]:
+        if self._is_pooled_outside:
+            # Parse and Bind are two round trips; only a transaction keeps a pooler from putting them on two servers.
+            async with self.transaction() as connection:
+                yield connection
+            return
+        async with self._connection() as raw:
+            with _Translated(raw, errors.CommitUnknown):
+                yield raw
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[PoolConnectionProxy[asyncpg.Record]]:
+        try:
+            raw = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds())
+        except _CLIENT_ERRORS as error:
+            raise errors.StoreUnavailable(f"no connection to PostgreSQL: {_words(error)}") from error
+        try:
+            yield raw
+        finally:
+            # A release that fails has ended the connection; what the statements said still stands.
+            with contextlib.suppress(*_CLIENT_ERRORS):
+                await self._pool.release(raw)
+
+
+def load_statements(file: Path) -> Mapping[str, str]:
+    """Read a file of named statements, each a block of `-- name: claim`, its purpose in comment lines, and SQL.
+
+    Each statement comes back without its purpose and closing semicolon, and begins with its name in a comment, by
+    which an operator finds it in pg_stat_activity and the server's log. Raises ValueError for a name given twice
+    or a block without purpose or SQL: a mistake in the package, found at import.
+    """
+    statements: dict[str, str] = {}
+    blocks = re.split(r"^(?=-- name:)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    if any(line.strip() and not line.startswith("--") for line in blocks[0].splitlines()):
+        raise ValueError(f"{file.name}: SQL stands before the first `-- name:`")
+    for block in blocks[1:]:
+        heading, *lines = block.splitlines()
+        name = _NAME.fullmatch(heading)
+        if name is None or not _STATEMENT_NAME.fullmatch(name[1]):
+            raise ValueError(f"{file.name}: {heading!r} does not name a statement in lower_case")
+        if name[1] in statements:
+            raise ValueError(f"{file.name}: the statement {name[1]} is defined twice")
+        if not lines or not lines[0].startswith("-- "):
+            raise ValueError(f"{file.name}: the statement {name[1]} needs a line that says its purpose")
+        while lines and lines[0].startswith("--"):
+            lines.pop(0)
+        sql = "\n".join(lines).strip().removesuffix(";").rstrip()
+        if not sql:
+            raise ValueError(f"{file.name}: the statement {name[1]} has no SQL")
+        statements[name[1]] = f"/* {name[1]} */ {sql}"
+    return MappingProxyType(statements)
+
+
+# What asyncpg raises when the trouble is not the caller's SQL. TimeoutError is an OSError.
+_CLIENT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+
+class _Translated:
+    """Turn the loss of the connection into `lost`, and a server that gave up into StoreUnavailable."""
+
+    __slots__ = ("_lost", "_raw")
+
+    def __init__(self, raw: _Raw, lost: type[errors.StoreUnavailable]) -> None:
+        self._raw = raw
+        self._lost = lost
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, _CLIENT_ERRORS) or isinstance(error, asyncpg.DataError):
+            return
+        if _is_loss(error, is_closed=self._raw.is_closed()):
+            raise self._lost(f"the connection to PostgreSQL was lost: {_words(error)}") from error
+        if _is_giving_up(error):
+            raise errors.StoreUnavailable(f"PostgreSQL gave up: {_words(error)}") from error
+
+
+def _is_loss(error: BaseException, *, is_closed: bool) -> bool:
+    """Tell whether the connection went away, or silent, before the answer came."""
+    if isinstance(error, asyncpg.PostgresError):
+        # A refusal arrives whole, so what it says happened, even where the server then hung up.
+        return (error.sqlstate or "").startswith(_CONNECTION_LOST)
+    return isinstance(error, OSError) or is_closed
+
+
+def _is_giving_up(error: BaseException) -> bool:
+    if isinstance(error, (asyncpg.InvalidCachedStatementError, asyncpg.exceptions.OutdatedSchemaCacheError)):
+        # The schema moved under a prepared statement: the transaction is lost, the next one is planned anew.
+        return True
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "").startswith(_GIVEN_UP)
+
+
+async def _roll_back(raw: _Raw) -> None:
+    """End the transaction, or the connection with it: PostgreSQL rolls back for a client that is gone."""
+    if raw.is_closed():
+        return
+    try:
+        await raw.execute("rollback", timeout=ROLLBACK_TIMEOUT.total_seconds())
+    except _CLIENT_ERRORS:
+        raw.terminate()
+
+
+async def _keep_session(raw: object) -> None:
+    """Stand in for asyncpg's session reset; it still rolls back an open transaction before this."""
+
+
+def _connection_options(settings: DatabaseSettings, application_name: str) -> dict[str, Any]:
+    limit = settings.statement_timeout
+    if settings.pooler:
+        # A pooler refuses start-up parameters that it does not know, and a SET would stay with somebody else's
+        # session; so here only the client enforces the statement timeout.
+        return {
+            "statement_cache_size": 0,
+            "command_timeout": limit.total_seconds() or None,
+            "server_settings": {"application_name": application_name, "timezone": "UTC"},
+        }
+    return {
+        # A cached statement is kept for good: there are a few dozen, and asyncpg replans after a schema change.
+        "max_cached_statement_lifetime": 0,
+        "command_timeout": (limit + CLIENT_MARGIN).total_seconds() if limit else None,
+        "server_settings": {
+            "application_name": application_name,
+            "timezone": "UTC",
+            "jit": "off",
+            "statement_timeout": str(round(limit.total_seconds() * 1000)),
+        },
+    }
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it did not answer in time"
+    return str(error) or type(error).__name__
