@@ -1,0 +1,212 @@
+-- name: insert_jobs
+-- Add jobs; one whose name is taken is left out of the answer.
+insert into jobs (
+    tenant_id, id, name, state, revision, pool, target_kind, tags, spec, created_at, updated_at
+)
+select tenant_id, id, name, 'active', 1, pool, target_kind, tags::jsonb, spec::json, $8, $8
+from unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+    as made (tenant_id, id, name, pool, target_kind, tags, spec)
+on conflict (tenant_id, name) where state <> 'deleted' do nothing
+returning id
+
+-- name: insert_cursors
+-- Start the cursors of jobs that have a schedule.
+insert into cursors (tenant_id, job_id, shard, revision, next_slot, plan)
+select tenant_id, job_id, shard, revision, next_slot, plan
+from unnest($1::integer[], $2::uuid[], $3::smallint[], $4::integer[], $5::timestamptz[], $6::text[])
+    as made (tenant_id, job_id, shard, revision, next_slot, plan)
+
+-- name: get_job
+-- One job by id, with its cursor and the next instant that is staged already.
+select j.*, c.next_slot, c.plan, staged.ready_at as staged_at
+from jobs as j
+left join cursors as c
+    on c.tenant_id = j.tenant_id
+    and c.job_id = j.id
+left join lateral (
+    select min(e.ready_at) as ready_at
+    from executions as e
+    where e.tenant_id = j.tenant_id
+        and e.job_id = j.id
+        and e.kind = 'scheduled'
+        and e.slot > $3::timestamptz - interval '2 days'
+        and e.ready_at > $3
+        and e.state in ('pending', 'running')
+) as staged on true
+where j.tenant_id = $1
+    and j.id = $2
+
+-- name: find_job
+-- The id of the job that has a name now.
+select id
+from jobs
+where tenant_id = $1
+    and name = $2
+    and state <> 'deleted'
+
+-- name: lock_job
+-- One job by id, locked until the transaction ends; its cursor first, in the order that staging locks.
+with cursor as (
+    select tenant_id, job_id, next_slot, plan
+    from cursors
+    where tenant_id = $1
+        and job_id = $2
+    for update
+)
+select j.*, cursor.next_slot, cursor.plan, null::timestamptz as staged_at
+from jobs as j
+left join cursor on true
+where j.tenant_id = $1
+    and j.id = $2
+for update of j
+
+-- name: list_jobs
+-- Jobs by name, from behind the place where the last page ended.
+select j.*, c.next_slot, c.plan, staged.ready_at as staged_at
+from jobs as j
+left join cursors as c
+    on c.tenant_id = j.tenant_id
+    and c.job_id = j.id
+left join lateral (
+    select min(e.ready_at) as ready_at
+    from executions as e
+    where e.tenant_id = j.tenant_id
+        and e.job_id = j.id
+        and e.kind = 'scheduled'
+        and e.slot > $2::timestamptz - interval '2 days'
+        and e.ready_at > $2
+        and e.state in ('pending', 'running')
+) as staged on true
+where j.tenant_id = $1
+    and j.state <> 'deleted'
+    and ($3::job_state is null or j.state = $3)
+    and ($4::text is null or (j.name >= $4 and j.name < $5))
+    and ($6::text is null or j.tags @> $6::jsonb)
+    and ($7::text is null or j.pool = $7)
+    and ($8::text is null or j.target_kind = $8)
+    and ($9::text is null or j.name > $9)
+order by j.name
+limit $10
+
+-- name: list_deleted_jobs
+-- Deleted jobs by name and id, from behind the place where the last page ended.
+select j.*, null::timestamptz as next_slot, null::text as plan, null::timestamptz as staged_at
+from jobs as j
+where j.tenant_id = $1
+    and j.state = 'deleted'
+    and ($2::text is null or (j.name >= $2 and j.name < $3))
+    and ($4::text is null or j.tags @> $4::jsonb)
+    and ($5::text is null or j.pool = $5)
+    and ($6::text is null or j.target_kind = $6)
+    and ($7::text is null or (j.name, j.id) > ($7, $8::uuid))
+order by j.name, j.id
+limit $9
+
+-- name: keep_revision
+-- Keep what a job was, before it changes.
+insert into job_revisions (tenant_id, job_id, revision, spec, plan, valid_from, valid_to)
+select j.tenant_id, j.id, j.revision, j.spec, coalesce(c.plan, ''), j.updated_at, $3
+from jobs as j
+left join cursors as c
+    on c.tenant_id = j.tenant_id
+    and c.job_id = j.id
+where j.tenant_id = $1
+    and j.id = $2
+on conflict do nothing
+
+-- name: update_job
+-- Give a job a new definition.
+update jobs
+set name = $3,
+    state = $4,
+    revision = revision + 1,
+    pool = $5,
+    target_kind = $6,
+    tags = $7::jsonb,
+    spec = $8::json,
+    updated_at = $9
+where tenant_id = $1
+    and id = $2
+returning revision
+
+-- name: set_job_state
+-- Pause, resume or delete a job.
+update jobs
+set state = $3,
+    pause_note = $4,
+    paused_at = $5,
+    paused_until = $6,
+    deleted_at = case when $3 = 'deleted'::job_state then $7 else deleted_at end,
+    updated_at = $7
+where tenant_id = $1
+    and id = $2
+
+-- name: put_cursor
+-- Set where a job stands.
+insert into cursors (tenant_id, job_id, shard, is_held, revision, next_slot, plan)
+values ($1, $2, $3, $4, $5, $6, $7)
+on conflict (tenant_id, job_id) do update
+set is_held = excluded.is_held,
+    revision = excluded.revision,
+    next_slot = excluded.next_slot,
+    plan = excluded.plan
+
+-- name: drop_cursor
+-- A job without a schedule has no cursor.
+delete from cursors
+where tenant_id = $1
+    and job_id = $2
+
+-- name: drop_staged
+-- Unstage the slots of a job that lie ahead, as a step of replacing them in the same transaction.
+delete from executions
+where tenant_id = $1
+    and job_id = $2
+    and kind = 'scheduled'
+    and slot > $3
+    and state = 'pending'
+    and attempt = 0
+
+-- name: withhold_due
+-- What is due but not started does not start any more; what runs may finish, but is not tried again.
+update executions
+set state = case state when 'pending' then 'skipped' when 'retrying' then 'cancelled' else state end::execution_state,
+    reason = case when state = 'running' then reason else $4 end,
+    finished_at = case when state = 'running' then finished_at else $3 end,
+    is_last_attempt = true
+where tenant_id = $1
+    and job_id = $2
+    and state in ('pending', 'retrying', 'running')
+returning state, ready_at, worker
+
+-- name: rebase_open
+-- What is not finished goes on under the job's new revision, pool and priority.
+update executions
+set revision = $3,
+    pool = case when state = 'running' then pool else $4 end,
+    priority = case when state = 'running' then priority else $5 end
+where tenant_id = $1
+    and job_id = $2
+    and state in ('pending', 'retrying', 'running')
+returning state, ready_at, worker
+
+-- name: definitions
+-- What workers need to know of jobs.
+select tenant_id, id, name, revision, state, spec
+from jobs
+where tenant_id = any($1::integer[])
+    and id = any($2::uuid[])
+
+-- name: pauses_over
+-- Jobs whose pause has come to its end.
+select tenant_id, id
+from jobs
+where state = 'paused'
+    and paused_until <= $1
+limit $2
+
+-- name: signing_secret
+-- The secret that a tenant's deliveries are signed with.
+select signing_secret
+from tenants
+where id = $1

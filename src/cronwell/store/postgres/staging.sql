@@ -1,0 +1,99 @@
+-- name: lock_due
+-- The cursors of some shards with a slot to stage up to $2, earliest first; those locked by another scheduler are
+-- passed over: it is staging them now.
+select due.tenant_id, due.job_id, due.revision, due.next_slot, due.plan
+from unnest($1::smallint[]) as owned (shard)
+cross join lateral (
+    select tenant_id, job_id, revision, next_slot, plan
+    from cursors
+    where shard = owned.shard
+        and next_slot <= $2
+    order by next_slot
+    limit $3
+    for update skip locked
+) as due
+
+-- name: insert_executions
+-- Stage slots. A slot that already has its verdict (a cancelled one, say) keeps it.
+insert into executions (
+    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at
+)
+select
+    tenant_id, job_id, 'scheduled', slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at
+from unnest(
+    $1::integer[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::execution_state[], $6::integer[],
+    $7::smallint[], $8::smallint[], $9::text[], $10::text[], $11::timestamptz[]
+) as staged (
+    tenant_id, job_id, slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at
+)
+on conflict do nothing
+
+-- name: move_cursors
+-- Compare and set: a cursor moves only from the slot and revision that its executions were planned from.
+update cursors
+set next_slot = moved.next_slot
+from unnest($1::integer[], $2::uuid[], $3::integer[], $4::timestamptz[], $5::timestamptz[])
+    as moved (tenant_id, job_id, revision, from_slot, next_slot)
+where cursors.tenant_id = moved.tenant_id
+    and cursors.job_id = moved.job_id
+    and cursors.revision = moved.revision
+    and cursors.next_slot = moved.from_slot
+
+-- name: insert_skips
+-- Note ranges of slots that are not run, with the reason.
+insert into skips (tenant_id, job_id, reason, from_slot, to_slot, slots, noted_at)
+select tenant_id, job_id, reason, from_slot, to_slot, slots, $7::timestamptz
+from unnest($1::integer[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::integer[])
+    as ranges (tenant_id, job_id, reason, from_slot, to_slot, slots)
+on conflict (tenant_id, job_id, from_slot, reason) do update
+set to_slot = greatest(skips.to_slot, excluded.to_slot), noted_at = excluded.noted_at
+
+-- name: finish_ended
+-- Jobs without a further slot are finished once their last execution has ended; their cursors go.
+with ended as (
+    select tenant_id, job_id
+    from cursors
+    where next_slot is null
+        and not is_held
+        and not exists (
+            select from executions
+            where executions.tenant_id = cursors.tenant_id
+                and executions.job_id = cursors.job_id
+                and executions.state in ('pending', 'running', 'retrying')
+        )
+    limit $1
+    for update skip locked
+),
+gone as (
+    delete from cursors
+    using ended
+    where cursors.tenant_id = ended.tenant_id
+        and cursors.job_id = ended.job_id
+)
+update jobs
+set state = 'finished', updated_at = $2
+from ended
+where jobs.tenant_id = ended.tenant_id
+    and jobs.id = ended.job_id
+    and jobs.state = 'active'
+
+-- name: ensure_day
+-- Make the partitions of one day, unless they are there.
+select ensure_day($1::date)
+
+-- name: days
+-- The days that have partitions.
+select to_date(right(child.relname, 8), 'YYYYMMDD') as day
+from pg_inherits
+join pg_class as child on child.oid = pg_inherits.inhrelid
+where pg_inherits.inhparent = 'executions'::regclass
+order by day
+
+-- name: is_day_busy
+-- Whether a day still has an execution that is not finished.
+select exists (
+    select from executions
+    where slot >= $1
+        and slot < $2
+        and state in ('pending', 'running', 'retrying')
+)

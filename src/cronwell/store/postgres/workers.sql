@@ -1,0 +1,68 @@
+-- name: register
+-- Enter a worker with a lease.
+insert into workers (
+    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until
+)
+values ($1, $2, 'active', $3, $4, $5, $6, $7, $7, $8)
+
+-- name: heartbeat
+-- Lengthen a worker's lease. Nothing comes back for a worker that was given up as lost: it has no lease to lengthen.
+update workers
+set heartbeat_at = $2,
+    lease_until = $3,
+    running = $4,
+    state = case when $5 then 'draining'::worker_state else state end
+where id = $1
+    and state in ('active', 'draining')
+returning state
+
+-- name: leave
+-- A worker that stops in order gives its lease back.
+update workers
+set state = 'stopped', running = 0, lease_until = $2, heartbeat_at = $2
+where id = $1
+    and state in ('active', 'draining')
+
+-- name: lose_workers
+-- Give up the workers whose lease has ended.
+update workers
+set state = 'lost'
+where state in ('active', 'draining')
+    and lease_until < $1
+returning id, name, heartbeat_at
+
+-- name: orphans
+-- Executions still held by workers that are gone.
+select
+    e.tenant_id, e.job_id, e.kind, e.slot, e.fence, e.attempt, e.ready_at, e.started_at, e.worker,
+    e.cancel_requested_at, j.spec
+from workers as w
+join executions as e
+    on e.worker = w.id
+    and e.state = 'running'
+join jobs as j
+    on j.tenant_id = e.tenant_id
+    and j.id = e.job_id
+where w.state in ('lost', 'stopped')
+limit $1
+
+-- name: list_workers
+-- Workers, living ones first.
+select *
+from workers
+where state in ('active', 'draining')
+    or heartbeat_at > $1
+order by state, started_at desc
+limit 1000
+
+-- name: forget_workers
+-- Remove workers that have been gone for long and hold nothing.
+delete from workers
+where state in ('stopped', 'lost')
+    and heartbeat_at < $1
+
+-- name: known_handlers
+-- The pools and handlers that living workers serve.
+select pools, handlers
+from workers
+where state = 'active'
