@@ -21,7 +21,7 @@ run: $(VENV)/.run ## Install what is needed and start everything on 127.0.0.1:84
 	@exec $(BIN)/cronwell up $(ARGS)
 
 test: check ## Set up, then run every check and every test, with coverage (what CI runs)
-	$(BIN)/pytest -m "not faults" --cov --cov-report=term $(T)
+	$(BIN)/pytest -m "not faults" --cov --cov-report=term --durations=15 $(T)
 
 ##@ Develop
 
