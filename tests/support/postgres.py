@@ -1,0 +1,95 @@
+"""A real PostgreSQL for tests: one server per run, one database per test.
+
+`CRONWELL_TEST_DATABASE_URL` (a superuser's, on any PostgreSQL 15-18) makes the tests use that server instead of an
+embedded one; each test still gets a database of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+
+from cronwell.runtime.embedded import EmbeddedPostgres
+
+# Nothing here outlives the run, so nothing is flushed to disk.
+UNSAFE_BUT_FAST = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+}
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A short path that PostgreSQL's user can reach also where the tests run as root."""
+    path = Path(tempfile.mkdtemp(prefix="cronwell-test-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def temporary_server() -> Iterator[EmbeddedPostgres]:
+    """A server of one's own, to stop and restart; it ends, and its data with it, after the block."""
+    with temporary_directory() as directory:
+        server = EmbeddedPostgres(directory / "data", extra=UNSAFE_BUT_FAST)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
+
+
+@contextmanager
+def shared_server() -> Iterator[str]:
+    """The URL of the server that all tests share."""
+    given = os.environ.get("CRONWELL_TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    with temporary_server() as server:
+        yield server.url
+
+
+async def create_database(url: str, *, template: str | None = None) -> str:
+    """Make a new database on the server at `url` and return its URL.
+
+    `template` is the URL of a database to copy, to which nobody may be connected: migrate once, copy for each test.
+    """
+    name = f"test_{uuid4().hex}"
+    like = f'template "{database_name(template)}"' if template is not None else ""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f'create database "{name}" {like}')
+    finally:
+        await connection.close()
+    return _with_database(url, name)
+
+
+async def drop_database(url: str, database_url: str) -> None:
+    """Remove a database from the server at `url`, together with the connections that it still has."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f'drop database if exists "{database_name(database_url)}" with (force)')
+    finally:
+        await connection.close()
+
+
+def database_name(url: str) -> str:
+    """The database that a URL names."""
+    return urlsplit(url).path.removeprefix("/")
+
+
+def _with_database(url: str, name: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
