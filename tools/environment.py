@@ -78,4 +78,7 @@ def show(text: str, *, is_last: bool, is_milestone: bool) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python tools/environment.py ENVIRONMENT LOCK_FILE")
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    try:
+        sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted; the next run goes on from here.")
