@@ -28,10 +28,6 @@ def test_sql_is_in_lower_case() -> None:
     assert {shown(path): shouted for path in ALL if (shouted := rules.shouted_sql(path.read_text()))} == {}
 
 
-def test_statements_stand_beside_the_module_that_runs_them() -> None:
-    assert [shown(path) for path in STATEMENTS if not path.with_suffix(".py").exists()] == []
-
-
 def test_migrations_are_numbered_without_a_gap() -> None:
     numbers = [path.name[:4] for path in MIGRATIONS]
     assert numbers == [f"{number:04d}" for number in range(1, len(MIGRATIONS) + 1)]
