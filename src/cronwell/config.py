@@ -16,15 +16,13 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cronwell import durations
 from cronwell.errors import ConfigError
 
 PREFIX = "CRONWELL_"
 SECRET_PATHS = frozenset({"database.url"})
-
-T = TypeVar("T")
 
 
 def setting(default: Any, doc: str) -> Any:
@@ -34,9 +32,13 @@ def setting(default: Any, doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    url: str = setting("", "postgresql:// address of your PostgreSQL 15-18; empty: an embedded one in data_dir")
+    url: str = setting(
+        "", "postgresql:// address of your PostgreSQL 15-18; empty: an embedded one in data_dir"
+    )
     pool_size: int = setting(8, "connections that one process keeps at most")
-    pooler: bool = setting(False, "true behind a transaction pooler: no prepared statements, polling for LISTEN")
+    pooler: bool = setting(
+        False, "true behind a transaction pooler: no prepared statements, polling for LISTEN"
+    )
     statement_timeout: timedelta = setting(timedelta(seconds=30), "longest that one statement may take")
 
 
@@ -53,7 +55,9 @@ class WorkerSettings:
     pools: tuple[str, ...] = setting(("default",), "pools whose executions this worker takes")
     concurrency: int = setting(1000, "attempts running at once in one worker process")
     claim_batch: int = setting(1000, "executions claimed in one statement")
-    lease: timedelta = setting(timedelta(seconds=30), "a worker silent for longer is lost; its work is retried")
+    lease: timedelta = setting(
+        timedelta(seconds=30), "a worker silent for longer is lost; its work is retried"
+    )
     heartbeat: timedelta = setting(timedelta(seconds=5), "how often a worker says that it lives")
     pre_claim: timedelta = setting(timedelta(milliseconds=500), "how early an execution is claimed and held")
     poll: timedelta = setting(timedelta(milliseconds=200), "longest wait between two looks for work")
@@ -61,7 +65,9 @@ class WorkerSettings:
     cancel_grace: timedelta = setting(timedelta(seconds=10), "from a cooperative stop to a forced one")
     output_limit: int = setting(65_536, "bytes of output kept of one attempt; the rest is cut and marked")
     imports: tuple[str, ...] = setting((), "Python modules to import for their handlers")
-    flush: timedelta = setting(timedelta(milliseconds=5), "longest that a result waits for company in its batch")
+    flush: timedelta = setting(
+        timedelta(milliseconds=5), "longest that a result waits for company in its batch"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,9 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    executions: timedelta = setting(timedelta(days=30), "how long history is kept; whole days are dropped at once")
+    executions: timedelta = setting(
+        timedelta(days=30), "how long history is kept; whole days are dropped at once"
+    )
     idempotency: timedelta = setting(timedelta(hours=24), "how long an Idempotency-Key is remembered")
 
 
@@ -103,6 +111,7 @@ class Settings:
     data_dir: Path = setting(Path(".cronwell"), "where the embedded PostgreSQL keeps its data")
     host: str = setting("127.0.0.1", "address that the API listens on")
     port: int = setting(8420, "port that the API listens on")
+    url: str = setting("", "address of the API that the command line talks to; empty: host and port above")
     ops_port: int = setting(0, "port for /healthz, /readyz and /metrics of a scheduler or worker; 0: none")
     bus: str = setting("postgres", "how work is announced: postgres")
     coordination: str = setting("postgres", "how leases are held: postgres")
@@ -190,7 +199,8 @@ def _read(
         values[names[name]], origins[names[name]] = _convert(names[name], text, name), name
     for path, raw in (overrides or {}).items():
         values[path], origins[path] = _convert(path, raw, "command line"), "command line"
-    return _build(Settings, "", values), origins
+    settings: Settings = _build(Settings, "", values)
+    return settings, origins
 
 
 def _from_file(file: Path | None, leaves: Mapping[str, Field[Any]]) -> Iterator[tuple[str, object]]:
@@ -219,10 +229,10 @@ def _leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
             yield prefix + each.name, each
 
 
-def _build(kind: type[T], prefix: str, values: Mapping[str, object]) -> T:
+def _build(kind: Any, prefix: str, values: Mapping[str, object]) -> Any:
     given: dict[str, Any] = {}
     hints = _hints(kind)
-    for each in fields(kind):  # type: ignore[arg-type]
+    for each in fields(kind):
         path = prefix + each.name
         if is_dataclass(hints[each.name]):
             given[each.name] = _build(hints[each.name], f"{path}.", values)

@@ -66,3 +66,10 @@ where state in ('stopped', 'lost')
 select pools, handlers
 from workers
 where state = 'active'
+
+-- name: held_by
+-- What a worker holds, as the database sees it.
+select tenant_id, job_id, kind, slot, fence
+from executions
+where worker = $1
+    and state = 'running'

@@ -1,0 +1,174 @@
+"""Executions: claimed, reported on and completed by workers; read, cancelled and revived by users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from cronwell.model.execution import ExecutionKey, Kind, State
+from cronwell.runtime.postgres import Database, load_statements
+from cronwell.store.port import (
+    Attempt,
+    Backlog,
+    Claimed,
+    Ended,
+    Execution,
+    ExecutionFilter,
+    Report,
+    Touched,
+)
+from cronwell.store.postgres.rows import attempt_of, claimed_of, columns, execution_of, key_of, touched_of
+
+_SQL = load_statements(Path(__file__).with_suffix(".sql"))
+
+Claim = tuple[int, ExecutionKey, int]
+
+
+class ExecutionRows:
+    """The part of the store that keeps executions."""
+
+    _database: Database
+
+    async def claim(
+        self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
+    ) -> list[Claimed]:
+        rows = await self._database.fetch(_SQL["claim"], pool, priority, ready_by, worker, limit, now)
+        return [claimed_of(row) for row in rows]
+
+    async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int:
+        return len(await self._database.fetch(_SQL["skip_blocked"], list(pools), now))
+
+    async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
+        rows = await self._database.fetch(
+            _SQL["complete"],
+            *columns(
+                (
+                    (
+                        e.tenant_id,
+                        e.key.job_id,
+                        e.key.kind,
+                        e.key.slot,
+                        e.fence,
+                        e.state,
+                        e.result,
+                        e.started_at,
+                        e.finished_at,
+                        e.ready_at,
+                        e.error_kind,
+                        e.error,
+                        e.output,
+                        e.output_truncated,
+                    )
+                    for e in ended
+                ),
+                14,
+            ),
+        )
+        states = {
+            (row["job_id"], row["slot"], row["kind"], row["fence"]): State(row["state"]) for row in rows
+        }
+        return [states.get((e.key.job_id, e.key.slot, e.key.kind.value, e.fence)) for e in ended]
+
+    async def hand_back(self, claims: Sequence[Claim]) -> None:
+        await self._database.execute(
+            _SQL["hand_back"], *columns(((t, k.job_id, k.kind, k.slot, fence) for t, k, fence in claims), 5)
+        )
+
+    async def report(self, reports: Sequence[Report]) -> None:
+        await self._database.execute(
+            _SQL["report"],
+            *columns(
+                (
+                    (r.tenant_id, r.key.job_id, r.key.kind, r.key.slot, r.fence, r.started_at, r.progress)
+                    for r in reports
+                ),
+                7,
+            ),
+        )
+
+    async def cancels(self, worker: UUID) -> list[Claim]:
+        rows = await self._database.fetch(_SQL["cancels"], worker)
+        return [(row["tenant_id"], key_of(row), row["fence"]) for row in rows]
+
+    async def get_execution(self, tenant_id: int, key: ExecutionKey) -> Execution | None:
+        row = await self._database.fetchrow(_SQL["get_execution"], tenant_id, key.job_id, key.kind, key.slot)
+        return None if row is None else execution_of(row)
+
+    async def list_executions(
+        self, tenant_id: int, where: ExecutionFilter, after: ExecutionKey | None, limit: int
+    ) -> list[Execution]:
+        last: tuple[datetime | None, UUID | None, Kind | None] = (
+            (None, None, None) if after is None else (after.slot, after.job_id, after.kind)
+        )
+        rows = await self._database.fetch(
+            _SQL["list_executions"],
+            tenant_id,
+            where.job_id,
+            None if where.states is None else list(where.states),
+            where.from_slot,
+            where.to_slot,
+            where.worker,
+            _containing(where.text),
+            where.kind,
+            *last,
+            limit,
+        )
+        return [execution_of(row) for row in rows]
+
+    async def list_attempts(self, tenant_id: int, key: ExecutionKey) -> list[Attempt]:
+        rows = await self._database.fetch(_SQL["list_attempts"], tenant_id, key.job_id, key.kind, key.slot)
+        return [attempt_of(row) for row in rows]
+
+    async def cancel_execution(self, tenant_id: int, key: ExecutionKey, now: datetime) -> Touched | None:
+        row = await self._database.fetchrow(
+            _SQL["cancel_execution"], tenant_id, key.job_id, key.kind, key.slot, now
+        )
+        return None if row is None else touched_of(row)
+
+    async def revive_execution(self, tenant_id: int, key: ExecutionKey, now: datetime) -> str | None:
+        pool: str | None = await self._database.fetchval(
+            _SQL["revive_execution"], tenant_id, key.job_id, key.kind, key.slot, now
+        )
+        return pool
+
+    async def redrive(
+        self,
+        tenant_id: int,
+        where: ExecutionFilter,
+        *,
+        limit: int,
+        rate: float,
+        start: datetime,
+        dead_by: datetime,
+    ) -> list[str]:
+        rows = await self._database.fetch(
+            _SQL["redrive"],
+            tenant_id,
+            where.job_id,
+            where.from_slot,
+            where.to_slot,
+            _containing(where.text),
+            limit,
+            rate,
+            start,
+            dead_by,
+        )
+        return [row["pool"] for row in rows]
+
+    async def dismiss(self, tenant_id: int, key: ExecutionKey) -> bool:
+        state = await self._database.fetchval(_SQL["dismiss"], tenant_id, key.job_id, key.kind, key.slot)
+        return state is not None
+
+    async def backlog(self, now: datetime) -> list[Backlog]:
+        rows = await self._database.fetch(_SQL["backlog"], now)
+        return [Backlog(row["pool"], row["depth"], row["oldest"]) for row in rows]
+
+
+def _containing(text: str | None) -> str | None:
+    """A pattern for ILIKE that matches the text itself, wherever it stands."""
+    if text is None:
+        return None
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"

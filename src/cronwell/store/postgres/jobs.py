@@ -1,0 +1,88 @@
+"""Reading jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+import orjson
+
+from cronwell import errors
+from cronwell.runtime.postgres import Database, load_statements
+from cronwell.store.port import Definition, Job, JobFilter
+from cronwell.store.postgres.rows import job_of
+
+_SQL = load_statements(Path(__file__).with_suffix(".sql"))
+
+# The first text after every text with a given prefix, in the "C" order that names are kept in.
+_AFTER_ANY = "\U0010ffff"
+
+
+class JobReads:
+    """The part of the store that reads jobs."""
+
+    _database: Database
+
+    async def get_job(self, tenant_id: int, job_id: UUID, now: datetime) -> Job | None:
+        row = await self._database.fetchrow(_SQL["get_job"], tenant_id, job_id, now)
+        return None if row is None else job_of(row)
+
+    async def find_job(self, tenant_id: int, name: str) -> UUID | None:
+        found: UUID | None = await self._database.fetchval(_SQL["find_job"], tenant_id, name)
+        return found
+
+    async def list_jobs(
+        self, tenant_id: int, where: JobFilter, after: tuple[str, UUID] | None, limit: int, now: datetime
+    ) -> list[Job]:
+        prefix = where.name_prefix
+        prefix_end = None if prefix is None else prefix + _AFTER_ANY
+        tags = None if not where.tags else orjson.dumps(where.tags).decode()
+        name, last_id = after or (None, None)
+        if where.state == "deleted":
+            rows = await self._database.fetch(
+                _SQL["list_deleted_jobs"],
+                tenant_id,
+                prefix,
+                prefix_end,
+                tags,
+                where.pool,
+                where.target_kind,
+                name,
+                last_id,
+                limit,
+            )
+        else:
+            rows = await self._database.fetch(
+                _SQL["list_jobs"],
+                tenant_id,
+                now,
+                where.state,
+                prefix,
+                prefix_end,
+                tags,
+                where.pool,
+                where.target_kind,
+                name,
+                limit,
+            )
+        return [job_of(row) for row in rows]
+
+    async def definitions(self, keys: Sequence[tuple[int, UUID]]) -> list[Definition]:
+        rows = await self._database.fetch(
+            _SQL["definitions"], list({tenant for tenant, _ in keys}), [job for _, job in keys]
+        )
+        return [
+            Definition(r["tenant_id"], r["id"], r["name"], r["revision"], r["state"], r["spec"]) for r in rows
+        ]
+
+    async def pauses_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]:
+        rows = await self._database.fetch(_SQL["pauses_over"], now, limit)
+        return [(row["tenant_id"], row["id"]) for row in rows]
+
+    async def signing_secret(self, tenant_id: int) -> str:
+        secret: str | None = await self._database.fetchval(_SQL["signing_secret"], tenant_id)
+        if secret is None:
+            raise errors.NotFound(f"there is no tenant {tenant_id}")
+        return secret

@@ -1,0 +1,87 @@
+"""Bring the schema up to date: plain numbered SQL files, each in one transaction, one process at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from cronwell import errors
+from cronwell.runtime.postgres import Connection, Database
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_LEDGER = """
+create table if not exists schema_migrations (
+    version integer primary key,
+    name text not null,
+    checksum text not null,
+    applied_at timestamptz not null default now()
+)
+"""
+# Any number that is ours alone: every process that migrates takes the same lock.
+_LOCK = 0x43524F4E
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+def migrations(folder: Path = MIGRATIONS) -> list[Migration]:
+    """Every migration in order; the numbers have no gap and no double."""
+    found = []
+    for place, file in enumerate(sorted(folder.glob("*.sql")), start=1):
+        number, _, name = file.stem.partition("_")
+        if int(number) != place:
+            raise errors.ConfigError(f"{file.name} should be number {place:04d}")
+        found.append(Migration(place, name, file.read_text(encoding="utf-8")))
+    return found
+
+
+async def migrate(database: Database, folder: Path = MIGRATIONS) -> list[Migration]:
+    """Apply what is missing and return it. Safe to run from many processes at once, and again."""
+    known = migrations(folder)
+    applied: list[Migration] = []
+    while True:
+        async with database.transaction() as connection:
+            missing = await _missing(connection, known)
+            if not missing:
+                return applied
+            step = missing[0]
+            await connection.execute(step.sql, timeout=3600)
+            await connection.execute(
+                "insert into schema_migrations (version, name, checksum) values ($1, $2, $3)",
+                step.version,
+                step.name,
+                step.checksum,
+            )
+        applied.append(step)
+
+
+async def pending(database: Database, folder: Path = MIGRATIONS) -> list[Migration]:
+    """What `migrate` would apply."""
+    async with database.transaction() as connection:
+        return await _missing(connection, migrations(folder))
+
+
+async def _missing(connection: Connection, known: list[Migration]) -> list[Migration]:
+    await connection.execute("set local statement_timeout = 0")
+    await connection.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=3600)
+    await connection.execute(_LEDGER)
+    rows = await connection.fetch("select version, name, checksum from schema_migrations order by version")
+    for row in rows[: len(known)]:
+        here = known[row["version"] - 1]
+        if here.checksum != row["checksum"]:
+            raise errors.ConfigError(
+                f"migration {row['version']:04d} ({row['name']}) was applied in another form than this "
+                "release has it; the database belongs to a different build of Cronwell"
+            )
+    # A database that is ahead of this release is fine: migrations are safe for the release before them.
+    return known[len(rows) :]

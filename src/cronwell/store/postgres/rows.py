@@ -1,0 +1,139 @@
+"""Rows of the database as the store's types, and lists of those types as the columns that statements take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import asyncpg
+
+from cronwell.model.execution import ExecutionKey, Kind, Result, State
+from cronwell.store.port import Attempt, Claimed, Cursor, Execution, Job, Orphan, Touched, Worker
+
+Row = asyncpg.Record
+
+
+def key_of(row: Row) -> ExecutionKey:
+    return ExecutionKey(row["job_id"], Kind(row["kind"]), row["slot"])
+
+
+def job_of(row: Row) -> Job:
+    return Job(
+        tenant_id=row["tenant_id"],
+        id=row["id"],
+        name=row["name"],
+        state=row["state"],
+        revision=row["revision"],
+        pool=row["pool"],
+        target_kind=row["target_kind"],
+        spec=row["spec"],
+        pause_note=row["pause_note"],
+        paused_at=row["paused_at"],
+        paused_until=row["paused_until"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        deleted_at=row["deleted_at"],
+        next_slot=row["next_slot"],
+        plan=row["plan"],
+        staged_at=row["staged_at"],
+    )
+
+
+def cursor_of(row: Row) -> Cursor:
+    return Cursor(row["tenant_id"], row["job_id"], row["revision"], row["next_slot"], row["plan"])
+
+
+def claimed_of(row: Row) -> Claimed:
+    return Claimed(
+        tenant_id=row["tenant_id"],
+        key=key_of(row),
+        ready_at=row["ready_at"],
+        attempt=row["attempt"],
+        fence=row["fence"],
+        revision=row["revision"],
+        priority=row["priority"],
+        payload=row["payload"],
+    )
+
+
+def touched_of(row: Row) -> Touched:
+    return Touched(State(row["state"]), row["ready_at"], row["worker"])
+
+
+def execution_of(row: Row) -> Execution:
+    return Execution(
+        tenant_id=row["tenant_id"],
+        key=key_of(row),
+        job_name=row["job_name"],
+        state=State(row["state"]),
+        ready_at=row["ready_at"],
+        fence=row["fence"],
+        attempt=row["attempt"],
+        revision=row["revision"],
+        priority=row["priority"],
+        pool=row["pool"],
+        worker=row["worker"],
+        claimed_at=row["claimed_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        cancel_requested_at=row["cancel_requested_at"],
+        reason=row["reason"],
+        error_kind=row["error_kind"],
+        error=row["error"],
+        output=row["output"],
+        output_truncated=row["output_truncated"],
+        payload=row["payload"],
+        progress=row["progress"],
+    )
+
+
+def attempt_of(row: Row) -> Attempt:
+    return Attempt(
+        attempt=row["attempt"],
+        fence=row["fence"],
+        result=Result(row["result"]),
+        worker=row["worker"],
+        ready_at=row["ready_at"],
+        claimed_at=row["claimed_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        error_kind=row["error_kind"],
+        error=row["error"],
+        output=row["output"],
+        output_truncated=row["output_truncated"],
+    )
+
+
+def orphan_of(row: Row) -> Orphan:
+    return Orphan(
+        tenant_id=row["tenant_id"],
+        key=key_of(row),
+        fence=row["fence"],
+        attempt=row["attempt"],
+        started_at=row["started_at"],
+        worker=row["worker"],
+        is_cancelled=row["cancel_requested_at"] is not None,
+        spec=row["spec"],
+    )
+
+
+def worker_of(row: Row) -> Worker:
+    return Worker(
+        id=row["id"],
+        name=row["name"],
+        state=row["state"],
+        version=row["version"],
+        pools=tuple(row["pools"]),
+        handlers=tuple(row["handlers"]),
+        concurrency=row["concurrency"],
+        running=row["running"],
+        started_at=row["started_at"],
+        heartbeat_at=row["heartbeat_at"],
+        lease_until=row["lease_until"],
+    )
+
+
+def columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Turn rows into columns; `width` is needed because no rows still have columns."""
+    turned = [list(column) for column in zip(*rows, strict=True)]
+    return turned or [[] for _ in range(width)]

@@ -1,0 +1,77 @@
+"""The store on PostgreSQL: transactions, the parts put together, and the days of history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from cronwell.runtime.postgres import Database, load_statements
+from cronwell.store.postgres.executions import ExecutionRows
+from cronwell.store.postgres.jobs import JobReads
+from cronwell.store.postgres.transaction import PostgresTransaction
+from cronwell.store.postgres.workers import WorkerRows
+
+_HERE = Path(__file__).parent
+_STAGING = load_statements(_HERE / "staging.sql")
+_IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
+_WORKERS = load_statements(_HERE / "workers.sql")
+
+
+class PostgresStore(JobReads, ExecutionRows, WorkerRows):
+    """Implements `store.port.Store`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known_days: set[date] = set()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[PostgresTransaction]:
+        try:
+            async with self._database.transaction() as connection:
+                transaction = PostgresTransaction(connection, frozenset(self._known_days))
+                yield transaction
+        except asyncpg.CheckViolationError:
+            # A day that was there has been dropped by retention; the next try makes it anew.
+            self._known_days.clear()
+            raise
+        self._known_days |= transaction.made_days
+
+    async def ensure_day(self, day: date) -> bool:
+        made: bool = await self._database.fetchval(_STAGING["ensure_day"], day)
+        self._known_days.add(day)
+        return made
+
+    async def days(self) -> list[date]:
+        return [row["day"] for row in await self._database.fetch(_STAGING["days"])]
+
+    async def drop_day(self, day: date) -> bool:
+        start = datetime.combine(day, time(), UTC)
+        suffix = f"{day:%Y%m%d}"
+        async with self._database.transaction() as connection:
+            # Only a day that is at rest goes: the lock keeps it so until it is gone. Give way rather than queue
+            # up in front of the workers when someone is reading it.
+            await connection.execute("set local lock_timeout = '2s'")
+            await connection.execute(
+                f"lock table executions_{suffix}, attempts_{suffix} in access exclusive mode"
+            )
+            if await connection.fetchval(_STAGING["is_day_busy"], start, start + timedelta(days=1)):
+                return False
+            await connection.execute(f"drop table executions_{suffix}, attempts_{suffix}")
+        self._known_days.discard(day)
+        return True
+
+    async def finish_ended(self, now: datetime, limit: int) -> int:
+        ended = await self._database.execute(_STAGING["finish_ended"], limit, now)
+        return int(ended.rpartition(" ")[2])
+
+    async def forget(self, *, keys_before: datetime, workers_before: datetime) -> None:
+        await self._database.execute(_IDEMPOTENCY["forget"], keys_before)
+        await self._database.execute(_WORKERS["forget_workers"], workers_before)
+
+    async def ping(self) -> Any:
+        return await self._database.fetchval("select 1")

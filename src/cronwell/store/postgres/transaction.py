@@ -1,0 +1,204 @@
+"""The store's transaction: changes of jobs, their cursors and their staged slots that happen together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from uuid import UUID
+
+import asyncpg
+
+from cronwell import errors
+from cronwell.model.execution import State
+from cronwell.model.shards import shard_of
+from cronwell.runtime.postgres import Connection, load_statements
+from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
+from cronwell.store.postgres.rows import columns, cursor_of, job_of, touched_of
+
+_HERE = Path(__file__).parent
+_JOBS = load_statements(_HERE / "jobs.sql")
+_STAGING = load_statements(_HERE / "staging.sql")
+_EXECUTIONS = load_statements(_HERE / "executions.sql")
+_IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
+
+
+class PostgresTransaction:
+    """Implements `store.port.Transaction` on one connection."""
+
+    def __init__(self, connection: Connection, known_days: frozenset[date]) -> None:
+        self._connection = connection
+        self._known_days = known_days
+        self.made_days: set[date] = set()
+        """Days whose partitions exist once this transaction commits."""
+
+    async def insert_jobs(self, jobs: Sequence[NewJob], now: datetime) -> set[UUID]:
+        added = await self._connection.fetch(
+            _JOBS["insert_jobs"],
+            *columns(((j.tenant_id, j.id, j.name, j.pool, j.target_kind, j.tags, j.spec) for j in jobs), 7),
+            now,
+        )
+        ids = {row["id"] for row in added}
+        scheduled = [
+            (job.tenant_id, job.id, shard_of(job.id), 1, job.next_slot, job.plan)
+            for job in jobs
+            if job.plan is not None and job.id in ids
+        ]
+        if scheduled:
+            await self._connection.execute(_JOBS["insert_cursors"], *columns(scheduled, 6))
+        return ids
+
+    async def lock_job(self, tenant_id: int, job_id: UUID) -> Job | None:
+        row = await self._connection.fetchrow(_JOBS["lock_job"], tenant_id, job_id)
+        return None if row is None else job_of(row)
+
+    async def keep_revision(self, tenant_id: int, job_id: UUID, now: datetime) -> None:
+        await self._connection.execute(_JOBS["keep_revision"], tenant_id, job_id, now)
+
+    async def update_job(self, job: NewJob, state: str, now: datetime) -> int:
+        try:
+            revision: int = await self._connection.fetchval(
+                _JOBS["update_job"],
+                job.tenant_id,
+                job.id,
+                job.name,
+                state,
+                job.pool,
+                job.target_kind,
+                job.tags,
+                job.spec,
+                now,
+            )
+        except asyncpg.UniqueViolationError:
+            raise errors.NameTaken(f"another job is named {job.name!r}") from None
+        return revision
+
+    async def set_job_state(
+        self,
+        tenant_id: int,
+        job_id: UUID,
+        state: str,
+        now: datetime,
+        *,
+        note: str | None = None,
+        paused_at: datetime | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        await self._connection.execute(
+            _JOBS["set_job_state"], tenant_id, job_id, state, note, paused_at, until, now
+        )
+
+    async def put_cursor(self, cursor: Cursor, next_slot: datetime | None, *, is_held: bool) -> None:
+        await self._connection.execute(
+            _JOBS["put_cursor"],
+            cursor.tenant_id,
+            cursor.job_id,
+            shard_of(cursor.job_id),
+            is_held,
+            cursor.revision,
+            next_slot,
+            cursor.plan,
+        )
+
+    async def drop_cursor(self, tenant_id: int, job_id: UUID) -> None:
+        await self._connection.execute(_JOBS["drop_cursor"], tenant_id, job_id)
+
+    async def drop_staged(self, tenant_id: int, job_id: UUID, after: datetime) -> None:
+        await self._connection.execute(_JOBS["drop_staged"], tenant_id, job_id, after)
+
+    async def withhold_due(self, tenant_id: int, job_id: UUID, now: datetime, reason: str) -> list[Touched]:
+        rows = await self._connection.fetch(_JOBS["withhold_due"], tenant_id, job_id, now, reason)
+        return [touched_of(row) for row in rows]
+
+    async def rebase_open(self, job: NewJob, revision: int, priority: int) -> list[Touched]:
+        rows = await self._connection.fetch(
+            _JOBS["rebase_open"], job.tenant_id, job.id, revision, job.pool, priority
+        )
+        return [touched_of(row) for row in rows]
+
+    async def insert_execution(self, new: NewExecution) -> bool:
+        await self._ensure_days([new.key.slot])
+        slot = await self._connection.fetchval(
+            _EXECUTIONS["insert_execution"],
+            new.tenant_id,
+            new.key.job_id,
+            new.key.kind,
+            new.key.slot,
+            new.ready_at,
+            new.revision,
+            new.priority,
+            new.running_limit,
+            new.pool,
+            new.payload,
+            new.reason,
+        )
+        return slot is not None
+
+    async def lock_due(self, shards: Sequence[int], until: datetime, limit: int) -> list[Cursor]:
+        per_shard = max(1, -(-limit // max(1, len(shards))))
+        rows = await self._connection.fetch(_STAGING["lock_due"], list(shards), until, per_shard)
+        return [cursor_of(row) for row in rows]
+
+    async def stage(self, moves: Sequence[Move], now: datetime) -> None:
+        await self.record(moves, now)
+        moved = await self._connection.execute(
+            _STAGING["move_cursors"],
+            *columns(
+                (
+                    (m.cursor.tenant_id, m.cursor.job_id, m.cursor.revision, m.cursor.next_slot, m.next_slot)
+                    for m in moves
+                ),
+                5,
+            ),
+        )
+        count = int(moved.rpartition(" ")[2])
+        if count != len(moves):
+            raise errors.LeaseLost(
+                f"{len(moves) - count} of {len(moves)} cursors had moved; nothing was staged"
+            )
+
+    async def record(self, moves: Sequence[Move], now: datetime) -> None:
+        rows = [
+            (
+                move.cursor.tenant_id,
+                move.cursor.job_id,
+                each.slot,
+                each.ready_at,
+                each.state,
+                move.cursor.revision,
+                move.priority,
+                move.running_limit,
+                move.pool,
+                each.reason,
+                now if each.state is State.SKIPPED else None,
+            )
+            for move in moves
+            for each in move.planned
+        ]
+        if rows:
+            await self._ensure_days([row[2] for row in rows])
+            await self._connection.execute(_STAGING["insert_executions"], *columns(rows, 11))
+        ranges = [
+            (move.cursor.tenant_id, move.cursor.job_id, each.reason, each.from_slot, each.to_slot, each.slots)
+            for move in moves
+            for each in move.ranges
+        ]
+        if ranges:
+            await self._connection.execute(_STAGING["insert_skips"], *columns(ranges, 6), now)
+
+    async def recall(self, tenant_id: int, key: str) -> Answer | None:
+        row = await self._connection.fetchrow(_IDEMPOTENCY["recall"], tenant_id, key)
+        return None if row is None else Answer(row["fingerprint"], row["status"], row["body"])
+
+    async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> bool:
+        kept = await self._connection.fetchval(
+            _IDEMPOTENCY["remember"], tenant_id, key, answer.fingerprint, answer.status, answer.body, now
+        )
+        return kept is not None
+
+    async def _ensure_days(self, slots: Iterable[datetime]) -> None:
+        """Make sure that the days of these slots have partitions, asking only for days not seen before."""
+        days = {slot.astimezone(UTC).date() for slot in slots}
+        for day in days - self._known_days - self.made_days:
+            await self._connection.fetchval(_STAGING["ensure_day"], day)
+            self.made_days.add(day)

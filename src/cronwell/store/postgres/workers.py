@@ -1,0 +1,57 @@
+"""Workers and their leases."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from cronwell.model.execution import ExecutionKey
+from cronwell.runtime.postgres import Database, load_statements
+from cronwell.store.port import Orphan, Worker
+from cronwell.store.postgres.rows import key_of, orphan_of, worker_of
+
+_SQL = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+class WorkerRows:
+    """The part of the store that keeps workers."""
+
+    _database: Database
+
+    async def register(self, worker: Worker) -> None:
+        await self._database.execute(
+            _SQL["register"],
+            worker.id,
+            worker.name,
+            worker.version,
+            list(worker.pools),
+            list(worker.handlers),
+            worker.concurrency,
+            worker.started_at,
+            worker.lease_until,
+        )
+
+    async def heartbeat(
+        self, worker: UUID, now: datetime, lease_until: datetime, *, running: int, is_draining: bool
+    ) -> bool:
+        state = await self._database.fetchval(
+            _SQL["heartbeat"], worker, now, lease_until, running, is_draining
+        )
+        return state is not None
+
+    async def leave(self, worker: UUID, now: datetime) -> None:
+        await self._database.execute(_SQL["leave"], worker, now)
+
+    async def held_by(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]:
+        rows = await self._database.fetch(_SQL["held_by"], worker)
+        return [(row["tenant_id"], key_of(row), row["fence"]) for row in rows]
+
+    async def lose_workers(self, now: datetime) -> list[UUID]:
+        return [row["id"] for row in await self._database.fetch(_SQL["lose_workers"], now)]
+
+    async def orphans(self, limit: int) -> list[Orphan]:
+        return [orphan_of(row) for row in await self._database.fetch(_SQL["orphans"], limit)]
+
+    async def list_workers(self, seen_since: datetime) -> list[Worker]:
+        return [worker_of(row) for row in await self._database.fetch(_SQL["list_workers"], seen_since)]
