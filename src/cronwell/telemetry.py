@@ -1,0 +1,232 @@
+"""Every event that Cronwell emits: one log line, and the metrics that go with it.
+
+The rest of the code calls a function here by the name of what happened. What is logged at which level, and what is
+counted, is decided in this file alone. Metric names and labels are part of the outside interface.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from prometheus_client import Counter, Gauge, Histogram
+
+from cronwell.config import LogSettings
+
+_LATENESS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
+_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+PRIORITY_NAMES = ("high", "normal", "low")
+
+SLOTS = Counter("cronwell_slots_staged", "Slots that got their verdict from staging", ["verdict"])
+STAGE_SECONDS = Histogram("cronwell_stage_seconds", "Time to stage one batch", buckets=_SECONDS)
+STAGED_UNTIL = Gauge(
+    "cronwell_staged_until_seconds", "Unix time up to which slots are staged", multiprocess_mode="mostrecent"
+)
+LATENESS = Histogram(
+    "cronwell_start_lateness_seconds",
+    "Start of an attempt after its instant",
+    ["priority"],
+    buckets=_LATENESS,
+)
+ATTEMPTS = Counter("cronwell_attempts", "Attempts that ended, by outcome", ["result", "target"])
+ATTEMPT_SECONDS = Histogram(
+    "cronwell_attempt_seconds", "How long attempts ran", ["target"], buckets=_LATENESS
+)
+EXECUTIONS = Counter("cronwell_executions", "Executions that reached a state", ["state"])
+CLAIM_SIZE = Histogram("cronwell_claim_batch_size", "Executions taken by one claim", buckets=_SIZES)
+CLAIM_SECONDS = Histogram("cronwell_claim_seconds", "Time of one claim", buckets=_SECONDS)
+COMPLETE_SIZE = Histogram("cronwell_complete_batch_size", "Results written at once", buckets=_SIZES)
+COMPLETE_SECONDS = Histogram(
+    "cronwell_complete_seconds", "Time to write one batch of results", buckets=_SECONDS
+)
+RUNNING = Gauge("cronwell_running", "Attempts running or held by workers", multiprocess_mode="livesum")
+HEARTBEAT_AGE = Gauge(
+    "cronwell_heartbeat_age_seconds",
+    "Age of the oldest heartbeat of a living worker",
+    multiprocess_mode="mostrecent",
+)
+STALE = Counter("cronwell_stale_results", "Results refused because their fence was no longer valid")
+RESCUED = Counter("cronwell_rescued", "Executions taken back from lost workers")
+DEPTH = Gauge(
+    "cronwell_queue_depth", "Executions that are due and wait", ["pool"], multiprocess_mode="mostrecent"
+)
+OLDEST = Gauge(
+    "cronwell_queue_oldest_seconds",
+    "How long the oldest due one waits",
+    ["pool"],
+    multiprocess_mode="mostrecent",
+)
+FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
+REQUESTS = Histogram(
+    "cronwell_http_request_seconds",
+    "Time to answer a request",
+    ["method", "route", "status"],
+    buckets=_SECONDS,
+)
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("cronwell")
+
+
+def configure(settings: LogSettings, *, role: str) -> None:
+    """Set up logging for this process: text on a terminal, one JSON object a line elsewhere."""
+    as_text = settings.format == "text" or (settings.format == "auto" and sys.stderr.isatty())
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(pad_event_to=0) if as_text else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(settings.level.upper()),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(role=role)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+
+
+def started(role: str, **facts: object) -> None:
+    _log.info(f"{role} is running", **facts)
+
+
+def stopping(reason: str) -> None:
+    _log.info("stopping", reason=reason)
+
+
+def stopped(role: str) -> None:
+    _log.info(f"{role} has stopped")
+
+
+def service_failed(service: str, error: Exception, retry_in: float) -> None:
+    """A round of a service failed and will be tried again."""
+    FAILURES.labels(service).inc()
+    _log.warning(
+        "a round failed",
+        service=service,
+        error=f"{type(error).__name__}: {error}",
+        retry_in_s=round(retry_in, 2),
+    )
+
+
+def staged(*, jobs: int, slots: int, skipped: int, took: timedelta) -> None:
+    SLOTS.labels("staged").inc(slots)
+    SLOTS.labels("skipped").inc(skipped)
+    STAGE_SECONDS.observe(took.total_seconds())
+    _log.debug("staged", jobs=jobs, slots=slots, skipped=skipped, ms=round(took.total_seconds() * 1000, 1))
+
+
+def staged_until(at: datetime) -> None:
+    STAGED_UNTIL.set(at.timestamp())
+
+
+def claimed(*, count: int, took: timedelta) -> None:
+    CLAIM_SIZE.observe(count)
+    CLAIM_SECONDS.observe(took.total_seconds())
+
+
+def attempt_started(*, priority: int, lateness: timedelta) -> None:
+    LATENESS.labels(PRIORITY_NAMES[priority]).observe(lateness.total_seconds())
+
+
+def attempt_ended(
+    *, execution: str, job: str, target: str, result: str, attempt: int, took: timedelta, error: str | None
+) -> None:
+    ATTEMPTS.labels(result, target).inc()
+    ATTEMPT_SECONDS.labels(target).observe(took.total_seconds())
+    if result != "succeeded":
+        _log.warning(
+            "an attempt did not succeed",
+            job=job,
+            execution=execution,
+            attempt=attempt,
+            result=result,
+            error=(error or "")[:300],
+            ms=round(took.total_seconds() * 1000, 1),
+        )
+
+
+def completed(*, states: dict[str, int], stale: int, took: timedelta) -> None:
+    for state, count in states.items():
+        EXECUTIONS.labels(state).inc(count)
+    COMPLETE_SIZE.observe(sum(states.values()) + stale)
+    COMPLETE_SECONDS.observe(took.total_seconds())
+    if stale:
+        STALE.inc(stale)
+        _log.warning("results were refused: their fence is no longer valid", count=stale)
+
+
+def died(*, execution: str, job: str, attempts: int, error: str | None) -> None:
+    """An execution has no attempts left and is a dead letter."""
+    _log.error("no attempts left", job=job, execution=execution, attempts=attempts, error=(error or "")[:300])
+
+
+def skipped_for_overlap(count: int) -> None:
+    EXECUTIONS.labels("skipped").inc(count)
+    _log.info("skipped: an earlier execution of the job was not finished", count=count)
+
+
+def running(count: int) -> None:
+    RUNNING.set(count)
+
+
+def lease_lost(worker: str, attempts: int) -> None:
+    _log.error("this worker's lease has ended; its attempts are stopped", worker=worker, attempts=attempts)
+
+
+def worker_lost(worker: str) -> None:
+    _log.warning("a worker has fallen silent; what it held will be tried again", worker=worker)
+
+
+def rescued(count: int) -> None:
+    RESCUED.inc(count)
+    _log.warning("executions were taken back from lost workers", count=count)
+
+
+def finished_jobs(count: int) -> None:
+    _log.info("jobs have no further slot and are finished", count=count)
+
+
+def day_made(day: str) -> None:
+    _log.info("made room for a day", day=day)
+
+
+def day_dropped(day: str) -> None:
+    _log.info("dropped a day of history", day=day)
+
+
+def day_kept(day: str) -> None:
+    _log.warning("a day past its retention is kept: it has unfinished executions", day=day)
+
+
+def job_changed(change: str, *, job: str, name: str, **facts: object) -> None:
+    _log.info(f"job {change}", job=job, name=name, **facts)
+
+
+def execution_changed(change: str, *, execution: str, **facts: object) -> None:
+    _log.info(f"execution {change}", execution=execution, **facts)
+
+
+def migrated(version: int, name: str) -> None:
+    _log.info("migrated", version=version, name=name)
+
+
+def child_died(role: str, code: int, restart_in: float) -> None:
+    _log.error(
+        "a process died and is started again", child=role, exit_code=code, restart_in_s=round(restart_in, 2)
+    )
+
+
+def request_answered(*, method: str, route: str, status: int, took: timedelta) -> None:
+    REQUESTS.labels(method, route, str(status)).observe(took.total_seconds())
+
+
+def request_failed(*, method: str, path: str, error: BaseException) -> None:
+    _log.error("a request failed", method=method, path=path, exc_info=error)
