@@ -111,8 +111,9 @@ class Database:
         *,
         application_name: str,
         pool_size: int | None = None,
+        is_hot: bool = False,
     ) -> Database:
-        """Open the pool with one connection and check the server's version.
+        """Open the pool with one connection and check the server's version. `is_hot`: see `_HOT`.
 
         Raises StoreUnavailable where the server does not answer, ConfigError where it never will: a wrong
         address, password or database, or a PostgreSQL that is too old.
@@ -127,7 +128,7 @@ class Database:
                 max_size=largest,
                 reset=_keep_session,
                 timeout=CONNECT_TIMEOUT.total_seconds(),
-                **_connection_options(settings, application_name),
+                **_connection_options(settings, application_name, is_hot=is_hot),
             )
         except (
             asyncpg.InvalidAuthorizationSpecificationError,
@@ -136,10 +137,10 @@ class Database:
             ValueError,
         ) as error:
             raise errors.ConfigError(
-                f"database.url (CRONWELL_DATABASE_URL) cannot be used: {_words(error)}"
+                f"database.url (CRONWELL_DATABASE_URL) cannot be used: {words_of(error)}"
             ) from error
         except _CLIENT_ERRORS as error:
-            raise errors.StoreUnavailable(f"PostgreSQL does not answer: {_words(error)}") from error
+            raise errors.StoreUnavailable(f"PostgreSQL does not answer: {words_of(error)}") from error
         database = cls(pool, is_pooled_outside=settings.pooler)
         try:
             version = int(await database.fetchval("select current_setting('server_version_num')")) // 10_000
@@ -221,7 +222,7 @@ class Database:
         try:
             raw = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds())
         except _CLIENT_ERRORS as error:
-            raise errors.StoreUnavailable(f"no connection to PostgreSQL: {_words(error)}") from error
+            raise errors.StoreUnavailable(f"no connection to PostgreSQL: {words_of(error)}") from error
         try:
             yield raw
         finally:
@@ -259,6 +260,13 @@ def load_statements(file: Path) -> Mapping[str, str]:
     return MappingProxyType(statements)
 
 
+def words_of(error: BaseException) -> str:
+    """What to tell an operator of an error that may have no words of its own."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it did not answer in time"
+    return str(error) or type(error).__name__
+
+
 # What asyncpg raises when the trouble is not the caller's SQL. TimeoutError is an OSError.
 _CLIENT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
@@ -281,9 +289,9 @@ class _Translated:
         if not isinstance(error, _CLIENT_ERRORS) or isinstance(error, asyncpg.DataError):
             return
         if _is_loss(error, is_closed=self._raw.is_closed()):
-            raise self._lost(f"the connection to PostgreSQL was lost: {_words(error)}") from error
+            raise self._lost(f"the connection to PostgreSQL was lost: {words_of(error)}") from error
         if _is_giving_up(error):
-            raise errors.StoreUnavailable(f"PostgreSQL gave up: {_words(error)}") from error
+            raise errors.StoreUnavailable(f"PostgreSQL gave up: {words_of(error)}") from error
 
 
 def _is_loss(error: BaseException, *, is_closed: bool) -> bool:
@@ -315,7 +323,17 @@ async def _keep_session(raw: object) -> None:
     """Stand in for asyncpg's session reset; it still rolls back an open transaction before this."""
 
 
-def _connection_options(settings: DatabaseSettings, application_name: str) -> dict[str, Any]:
+# For the few statements that schedulers and workers run all day. They take arrays and go by index; a plan made while a
+# day's partition was still empty must not become a sequential scan, or a hash of the whole day, when it is full.
+_HOT = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+
+def _connection_options(settings: DatabaseSettings, application_name: str, *, is_hot: bool) -> dict[str, Any]:
     limit = settings.statement_timeout
     if settings.pooler:
         # A pooler refuses start-up parameters that it does not know, and a SET would stay with somebody else's
@@ -334,11 +352,6 @@ def _connection_options(settings: DatabaseSettings, application_name: str) -> di
             "timezone": "UTC",
             "jit": "off",
             "statement_timeout": str(round(limit.total_seconds() * 1000)),
+            **(_HOT if is_hot else {}),
         },
     }
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, TimeoutError) and not str(error):
-        return "it did not answer in time"
-    return str(error) or type(error).__name__
