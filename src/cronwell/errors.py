@@ -73,9 +73,7 @@ class Invalid(UserError):
         """Return the same problems with their fields placed below `prefix`."""
         return Invalid(
             [
-                FieldProblem(
-                    f"{prefix}.{p.field}" if p.field else prefix, p.message, p.accepted, p.column
-                )
+                FieldProblem(f"{prefix}.{p.field}" if p.field else prefix, p.message, p.accepted, p.column)
                 for p in self.problems
             ]
         )

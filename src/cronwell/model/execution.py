@@ -48,9 +48,7 @@ TERMINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIP
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.RUNNING, State.CANCELLED, State.SKIPPED}),
     # Back to pending: a worker hands back what it claimed early but did not start.
-    State.RUNNING: frozenset(
-        {State.SUCCEEDED, State.FAILED, State.RETRYING, State.CANCELLED, State.PENDING}
-    ),
+    State.RUNNING: frozenset({State.SUCCEEDED, State.FAILED, State.RETRYING, State.CANCELLED, State.PENDING}),
     State.RETRYING: frozenset({State.RUNNING, State.CANCELLED, State.FAILED}),
     State.FAILED: frozenset({State.PENDING}),
     State.CANCELLED: frozenset({State.PENDING}),

@@ -104,7 +104,7 @@ class HttpTarget(Part):
             lowered = name.lower()
             if lowered in RESERVED_HEADERS or lowered.startswith(RESERVED_HEADER_PREFIXES):
                 raise ValueError(f"{name} is set by Cronwell on each delivery; choose another header")
-            if any(ord(ch) < 0x20 and ch != "\t" or ord(ch) == 0x7F or ord(ch) > 0xFF for ch in value):
+            if any((ord(ch) < 0x20 and ch != "\t") or ord(ch) == 0x7F or ord(ch) > 0xFF for ch in value):
                 raise ValueError(f"the value of {name} has characters that a header cannot carry")
         return headers
 
@@ -112,9 +112,12 @@ class HttpTarget(Part):
 class ShellTarget(Part):
     """Run a command in its own process group. Refused unless the installation enables it."""
 
-    command: Annotated[str, StringConstraints(min_length=1, max_length=32_768)] | Annotated[
-        list[Annotated[str, StringConstraints(max_length=32_768)]], Field(min_length=1, max_length=1024)
-    ]
+    command: (
+        Annotated[str, StringConstraints(min_length=1, max_length=32_768)]
+        | Annotated[
+            list[Annotated[str, StringConstraints(max_length=32_768)]], Field(min_length=1, max_length=1024)
+        ]
+    )
     """A string goes to `/bin/sh -c`; a list is executed as it is."""
     env: dict[
         Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")],
@@ -205,7 +208,9 @@ class JobSpec(Part):
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     window: Annotated[str, StringConstraints(min_length=1, max_length=32)] | None = None
     target: Annotated[Target, BeforeValidator(_read_target)] = Field(
-        json_schema_extra={"anyOf": [{"type": "string", "format": "uri"}, {"$ref": "#/components/schemas/Target"}]}
+        json_schema_extra={
+            "anyOf": [{"type": "string", "format": "uri"}, {"$ref": "#/components/schemas/Target"}]
+        }
     )
     payload: Any = None
     retry: RetryPolicy = RetryPolicy()

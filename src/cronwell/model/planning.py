@@ -136,7 +136,7 @@ def plan_slots(
     planned: list[PlannedSlot] = []
     ranges: list[SkippedRange] = []
     at: datetime | None = cursor
-    if cursor <= missed_until and missed_until <= until:
+    if cursor <= missed_until <= until:
         planned, ranges = _judge_missed(plan, cursor, missed_until, now)
         at = plan.schedule.next_after(missed_until)
     text = plan.schedule.canonical()

@@ -1,0 +1,108 @@
+"""Judging a job's definition: form, schedule, limits, and what this installation allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from cronwell import errors
+from cronwell.config import Settings
+from cronwell.model.describe import warnings as schedule_warnings
+from cronwell.model.job import JobSpec
+from cronwell.model.planning import Plan, plan_of
+from cronwell.model.schedule import Schedule, parse
+from cronwell.model.validation import validate
+from cronwell.store.port import Worker
+
+_SCHEDULE_FIELDS = ("schedule", "timezone", "window")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a job was before an edit. A job that is finished has no schedule left."""
+
+    raw: Mapping[str, Any]
+    schedule: Schedule | None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A definition that has been found good: as it was given, checked, and compiled."""
+
+    raw: dict[str, Any]
+    spec: JobSpec
+    plan: Plan | None
+
+    @property
+    def text(self) -> str:
+        """The definition as it is kept."""
+        return orjson.dumps(self.raw).decode()
+
+    @property
+    def tags(self) -> str:
+        return orjson.dumps(self.spec.tags).decode()
+
+
+def judge(
+    raw: Mapping[str, Any], *, now: datetime, settings: Settings, kept: Kept | None = None
+) -> Definition:
+    """Check a definition; raises Invalid or TooLarge and says what to write instead.
+
+    With `kept`, what the job was before: a schedule whose text has not changed keeps its meaning, so that "in 5m" is not
+    counted anew and "every 1h" does not shift when something else is edited.
+    """
+    spec = validate(JobSpec, raw)
+    if spec.target.shell is not None and not settings.shell.enabled:
+        raise errors.Invalid.field(
+            "target.shell",
+            "shell commands are not enabled on this installation",
+            accepted="http or handler, or set CRONWELL_SHELL_ENABLED=true",
+        )
+    check_payload(spec.payload, settings)
+    plan = None
+    if kept is not None and all(kept.raw.get(name) == raw.get(name) for name in _SCHEDULE_FIELDS):
+        plan = None if kept.schedule is None else plan_of(spec, kept.schedule)
+    elif spec.schedule is not None:
+        plan = plan_of(spec, parse(spec.schedule, timezone=spec.timezone, window=spec.window, now=now))
+    elif spec.timezone is not None or spec.window is not None:
+        field = "timezone" if spec.timezone is not None else "window"
+        raise errors.Invalid.field(
+            field, "means nothing without a schedule", accepted="a `schedule` beside it"
+        )
+    return Definition(dict(raw), spec, plan)
+
+
+def check_payload(payload: object, settings: Settings) -> None:
+    """Refuse a payload that is larger than the limit."""
+    try:
+        size = len(orjson.dumps(payload))
+    except orjson.JSONEncodeError as error:
+        raise errors.Invalid.field("payload", f"is not JSON: {error}") from None
+    if size > settings.limits.payload:
+        raise errors.TooLarge(
+            f"the payload has {size} bytes and the limit is {settings.limits.payload}; "
+            "keep large data elsewhere and send a reference to it"
+        )
+
+
+def warn(definition: Definition, workers: Iterable[Worker], *, now: datetime) -> list[str]:
+    """What is allowed but may not be meant."""
+    spec = definition.spec
+    found: list[str] = []
+    if definition.plan is not None:
+        found += schedule_warnings(definition.plan.schedule, now)
+    living = [worker for worker in workers if worker.state == "active"]
+    serving = [worker for worker in living if spec.pool in worker.pools]
+    if not serving:
+        found.append(f"no worker serves the pool {spec.pool!r} at present; executions wait until one does")
+    handler = spec.target.handler
+    if handler is not None and not any(handler.name in worker.handlers for worker in serving):
+        found.append(
+            f"no worker of the pool {spec.pool!r} has registered the handler {handler.name!r} yet; "
+            "start one with `cronwell worker --import MODULE`"
+        )
+    return found

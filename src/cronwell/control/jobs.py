@@ -1,0 +1,417 @@
+"""What a user can do with jobs, in verbs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel
+
+from cronwell import errors, telemetry
+from cronwell.bus.port import Bus, work_in
+from cronwell.config import Settings
+from cronwell.control.definitions import Definition, Kept, judge, warn
+from cronwell.control.idempotency import Answered, RequestKey, once
+from cronwell.control.paging import read_cursor, write_cursor
+from cronwell.control.scheduling import (
+    first_move,
+    move_from,
+    settle_past,
+    wait_until_started,
+)
+from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
+from cronwell.model.identity import new_job_id
+from cronwell.model.planning import SkippedRange, load_plan
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import (
+    Cursor,
+    ExecutionFilter,
+    Job,
+    JobFilter,
+    Move,
+    NewJob,
+    Store,
+    Touched,
+    Transaction,
+)
+
+LATEST = 5
+BATCH = 1000
+
+FireMissed = Literal["none", "last", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """How one job of a batch fared."""
+
+    job: JobView | None = None
+    error: errors.UserError | None = None
+
+
+class Jobs:
+    """The verbs. One instance serves a process."""
+
+    def __init__(self, store: Store, bus: Bus, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._settings = settings
+
+    async def create(self, tenant_id: int, raw: Mapping[str, Any], key: RequestKey | None = None) -> Answered:
+        """Add a job; its slots inside the look-ahead are staged in the same transaction."""
+        workers = await self._store.list_workers(self._clock.now())
+        made: list[tuple[JobView, Move | None]] = []
+
+        async def act(transaction: Transaction) -> tuple[int, BaseModel]:
+            now = self._clock.now()
+            definition = judge(raw, now=now, settings=self._settings)
+            warnings = warn(definition, workers, now=now)
+            [created] = await self._insert(transaction, tenant_id, [definition], now, [warnings])
+            if isinstance(created, errors.UserError):
+                raise created
+            made.append(created)
+            return 201, created[0]
+
+        answered = await once(self._store, self._clock, tenant_id, key, act)
+        for view, move in made:
+            telemetry.job_changed("created", job=str(view.id), name=view.name)
+            await self._announce([move])
+        return answered
+
+    async def create_many(self, tenant_id: int, raws: Sequence[Mapping[str, Any]]) -> list[Created]:
+        """Add many jobs, each on its own merit; the results come in the order of the jobs."""
+        now = self._clock.now()
+        results: list[Created | None] = [None] * len(raws)
+        good: list[tuple[int, Definition]] = []
+        for place, raw in enumerate(raws):
+            try:
+                good.append((place, judge(raw, now=now, settings=self._settings)))
+            except errors.UserError as error:
+                results[place] = Created(error=error)
+        for start in range(0, len(good), BATCH):
+            chunk = good[start : start + BATCH]
+            async with self._store.transaction() as transaction:
+                made = await self._insert(
+                    transaction, tenant_id, [definition for _, definition in chunk], self._clock.now()
+                )
+            moves: list[Move | None] = []
+            for (place, _), created in zip(chunk, made, strict=True):
+                if isinstance(created, errors.UserError):
+                    results[place] = Created(error=created)
+                else:
+                    results[place] = Created(job=created[0])
+                    moves.append(created[1])
+            await self._announce(moves)
+        return [result for result in results if result is not None]
+
+    async def get(self, tenant_id: int, reference: str) -> JobDetail:
+        """One job with its latest executions."""
+        job = await self.find(tenant_id, reference)
+        latest = await self._store.list_executions(
+            tenant_id, ExecutionFilter(job_id=job.id, to_slot=self._clock.now()), None, LATEST
+        )
+        return job_detail(job, latest)
+
+    async def page(
+        self, tenant_id: int, where: JobFilter, *, cursor: str | None, limit: int
+    ) -> Page[JobView]:
+        """Jobs by name."""
+        place = read_cursor(cursor, 2)
+        try:
+            after = None if place is None else (place[0], UUID(place[1]))
+        except ValueError:
+            raise errors.Invalid.field("cursor", "is not a cursor of this list") from None
+        jobs = await self._store.list_jobs(tenant_id, where, after, limit + 1, self._clock.now())
+        page, more = jobs[:limit], len(jobs) > limit
+        following = write_cursor(page[-1].name, str(page[-1].id)) if more else None
+        return Page(items=[job_view(job) for job in page], next_cursor=following)
+
+    async def replace(
+        self, tenant_id: int, reference: str, raw: Mapping[str, Any], *, revision: int | None
+    ) -> JobView:
+        """Give a job a new definition."""
+        return await self._edit(tenant_id, reference, lambda _: dict(raw), revision)
+
+    async def patch(
+        self, tenant_id: int, reference: str, changes: Mapping[str, Any], *, revision: int | None
+    ) -> JobView:
+        """Merge changes into a job's definition (RFC 7396): null removes a field."""
+        return await self._edit(tenant_id, reference, lambda raw: merge(raw, changes), revision)
+
+    async def pause(
+        self, tenant_id: int, reference: str, *, note: str | None = None, until: datetime | None = None
+    ) -> JobView:
+        """Stop a job's slots until it is resumed; nothing starts after the answer."""
+        now = self._clock.now()
+        if until is not None and until <= now:
+            raise errors.Invalid.field("until", f"lies in the past (now is {now.isoformat()})")
+        job = await self.find(tenant_id, reference)
+        async with self._store.transaction() as transaction:
+            locked = await self._locked(transaction, job)
+            if locked.state == "finished":
+                raise errors.IllegalState(f"job {locked.name!r} is finished: it has no further slot to pause")
+            touched: list[Touched] = []
+            if locked.state == "active":
+                touched = await self._withhold(transaction, locked, "paused", now)
+            await transaction.set_job_state(
+                tenant_id, locked.id, "paused", now, note=note, paused_at=locked.paused_at or now, until=until
+            )
+            if locked.plan is not None:
+                held = Cursor(tenant_id, locked.id, locked.revision, now, locked.plan)
+                await transaction.put_cursor(held, None, is_held=True)
+        telemetry.job_changed("paused", job=str(locked.id), name=locked.name, note=note)
+        await wait_until_started(touched, self._clock)
+        return await self._view(tenant_id, locked.id)
+
+    async def resume(self, tenant_id: int, reference: str, *, fire_missed: FireMissed = "none") -> JobView:
+        """Let a paused job go on with its next slot. What it missed is skipped, unless asked for."""
+        job = await self.find(tenant_id, reference)
+        async with self._store.transaction() as transaction:
+            locked = await self._locked(transaction, job)
+            if locked.state != "paused":
+                raise errors.IllegalState(f"job {locked.name!r} is {locked.state}, not paused")
+            now = self._clock.now()
+            await transaction.set_job_state(tenant_id, locked.id, "active", now)
+            move = None
+            if locked.plan is not None:
+                move = self._resumption(locked, locked.plan, now, fire_missed)
+                await transaction.record([move], now)
+                await transaction.put_cursor(move.cursor, move.next_slot, is_held=False)
+        telemetry.job_changed("resumed", job=str(locked.id), name=locked.name)
+        await self._announce([move])
+        return await self._view(tenant_id, locked.id)
+
+    async def delete(self, tenant_id: int, reference: str) -> None:
+        """Stop a job for good; its history stays until retention takes it."""
+        job = await self.find(tenant_id, reference)
+        now = self._clock.now()
+        async with self._store.transaction() as transaction:
+            locked = await self._locked(transaction, job)
+            touched = await self._withhold(transaction, locked, "deleted", now)
+            await transaction.keep_revision(tenant_id, locked.id, now)
+            await transaction.set_job_state(tenant_id, locked.id, "deleted", now)
+            await transaction.drop_cursor(tenant_id, locked.id)
+        telemetry.job_changed("deleted", job=str(locked.id), name=locked.name)
+        await wait_until_started(touched, self._clock)
+
+    async def find(self, tenant_id: int, reference: str) -> Job:
+        """A job by its id or by `name:<name>`; raises NotFound."""
+        job_id: UUID | None
+        if reference.startswith("name:"):
+            job_id = await self._store.find_job(tenant_id, reference.removeprefix("name:"))
+        else:
+            job_id = _read_id(reference)
+        job = None
+        if job_id is not None:
+            job = await self._store.get_job(tenant_id, job_id, self._clock.now())
+        if job is None:
+            raise errors.NotFound(
+                f"there is no job {reference!r}; use its id, or name:<name> for the job of that name"
+            )
+        return job
+
+    async def _view(self, tenant_id: int, job_id: UUID) -> JobView:
+        job = await self._store.get_job(tenant_id, job_id, self._clock.now())
+        assert job is not None
+        return job_view(job)
+
+    async def _locked(self, transaction: Transaction, job: Job) -> Job:
+        locked = await transaction.lock_job(job.tenant_id, job.id)
+        if locked is None or locked.state == "deleted":
+            raise errors.NotFound(f"job {job.name!r} is deleted")
+        return locked
+
+    async def _insert(
+        self,
+        transaction: Transaction,
+        tenant_id: int,
+        definitions: Sequence[Definition],
+        now: datetime,
+        warnings: Sequence[list[str]] | None = None,
+    ) -> list[tuple[JobView, Move | None] | errors.UserError]:
+        prepared: list[tuple[NewJob, Move | None]] = []
+        for definition in definitions:
+            job_id = new_job_id(now)
+            move = None
+            if definition.plan is not None:
+                move = first_move(
+                    definition.plan, job_id, tenant_id, 1, now=now, settings=self._settings.scheduler
+                )
+            prepared.append((_new_job(tenant_id, job_id, definition, move), move))
+        added = await transaction.insert_jobs([job for job, _ in prepared], now)
+        await transaction.record(
+            [move for job, move in prepared if move is not None and job.id in added], now
+        )
+        results: list[tuple[JobView, Move | None] | errors.UserError] = []
+        for place, (job, move) in enumerate(prepared):
+            if job.id in added:
+                shown = job_view(_as_stored(job, move, now), warnings=warnings[place] if warnings else None)
+                results.append((shown, move))
+            else:
+                results.append(
+                    errors.NameTaken(
+                        f"another job is named {job.name!r}; change that one with PUT /v1/jobs/name:{job.name}"
+                    )
+                )
+        return results
+
+    async def _edit(self, tenant_id: int, reference: str, change: Any, revision: int | None) -> JobView:
+        job = await self.find(tenant_id, reference)
+        workers = await self._store.list_workers(self._clock.now())
+        async with self._store.transaction() as transaction:
+            locked = await self._locked(transaction, job)
+            if revision is not None and revision != locked.revision:
+                raise errors.RevisionMismatch(
+                    f"If-Match says revision {revision}, but the job is at {locked.revision}; read it again first"
+                )
+            now = self._clock.now()
+            raw = orjson.loads(locked.spec)
+            kept = Kept(raw, None if locked.plan is None else load_plan(locked.plan).schedule)
+            definition = judge(change(raw), now=now, settings=self._settings, kept=kept)
+            await settle_past(transaction, locked, now=now, settings=self._settings.scheduler)
+            await transaction.drop_staged(tenant_id, locked.id, now)
+            await transaction.keep_revision(tenant_id, locked.id, now)
+            touched, move = await self._apply(transaction, locked, definition, now)
+        telemetry.job_changed("edited", job=str(locked.id), name=definition.spec.name)
+        await self._announce([move])
+        await wait_until_started(touched, self._clock)
+        view = await self._view(tenant_id, locked.id)
+        return view.model_copy(update={"warnings": warn(definition, workers, now=now)})
+
+    async def _apply(
+        self, transaction: Transaction, job: Job, definition: Definition, now: datetime
+    ) -> tuple[list[Touched], Move | None]:
+        """Write the new definition, its cursor and its staged slots."""
+        new = _new_job(job.tenant_id, job.id, definition, None)
+        is_paused = job.state == "paused"
+        was_finished = job.state == "finished" and definition.plan is None
+        state = "paused" if is_paused else "finished" if was_finished else "active"
+        revision = await transaction.update_job(new, state, now)
+        plan = definition.plan
+        move = None
+        if plan is None:
+            await transaction.drop_cursor(job.tenant_id, job.id)
+        elif is_paused:
+            cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical())
+            await transaction.put_cursor(cursor, None, is_held=True)
+        else:
+            move = first_move(
+                plan, job.id, job.tenant_id, revision, now=now, settings=self._settings.scheduler
+            )
+            if move is not None:
+                await transaction.record([move], now)
+            cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical())
+            await transaction.put_cursor(cursor, None if move is None else move.next_slot, is_held=False)
+        priority = plan.priority if plan is not None else _priority(definition)
+        return await transaction.rebase_open(new, revision, priority), move
+
+    async def _withhold(
+        self, transaction: Transaction, job: Job, reason: str, now: datetime
+    ) -> list[Touched]:
+        await settle_past(transaction, job, now=now, settings=self._settings.scheduler)
+        await transaction.drop_staged(job.tenant_id, job.id, now)
+        return await transaction.withhold_due(job.tenant_id, job.id, now, reason)
+
+    def _resumption(self, job: Job, text: str, now: datetime, fire_missed: FireMissed) -> Move:
+        plan = load_plan(text)
+        since = job.paused_at or now
+        first = plan.schedule.next_after(since)
+        start = Cursor(job.tenant_id, job.id, job.revision, first or now, text)
+        if first is None or first > now:
+            return self._move_or_none(start, first, now)
+        if fire_missed == "none":
+            move = self._move_or_none(start, plan.schedule.next_after(now), now)
+            return dataclasses.replace(move, ranges=[SkippedRange(first, now, "paused")])
+        asked = dataclasses.replace(plan, catch_up=fire_missed, catch_up_window=now - since)
+        missed = move_from(
+            dataclasses.replace(start, plan=asked.canonical()), now=now, settings=self._settings.scheduler
+        )
+        return dataclasses.replace(missed, cursor=start)
+
+    def _move_or_none(self, cursor: Cursor, first: datetime | None, now: datetime) -> Move:
+        if first is None:
+            plan = load_plan(cursor.plan)
+            return Move(cursor, [], [], None, plan.pool, plan.priority, plan.running_limit)
+        return move_from(
+            dataclasses.replace(cursor, next_slot=first), now=now, settings=self._settings.scheduler
+        )
+
+    async def _announce(self, moves: Iterable[Move | None]) -> None:
+        """Tell workers of slots that are due before they would look by themselves."""
+        soon = self._clock.now() + self._settings.worker.pre_claim + timedelta(seconds=1)
+        topics = {
+            work_in(move.pool)
+            for move in moves
+            if move is not None and any(each.ready_at <= soon for each in move.planned)
+        }
+        if topics:
+            await self._bus.publish(topics)
+
+
+def merge(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `changes` into `raw` as RFC 7396 says."""
+    merged = dict(raw)
+    for name, value in changes.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, Mapping):
+            below = merged.get(name)
+            merged[name] = merge(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _priority(definition: Definition) -> int:
+    return ("high", "normal", "low").index(definition.spec.priority)
+
+
+def _read_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | None) -> NewJob:
+    return NewJob(
+        tenant_id=tenant_id,
+        id=job_id,
+        name=definition.spec.name,
+        pool=definition.spec.pool,
+        target_kind=definition.spec.target.kind,
+        tags=definition.tags,
+        spec=definition.text,
+        plan=None if definition.plan is None else definition.plan.canonical(),
+        next_slot=None if move is None else move.next_slot,
+    )
+
+
+def _as_stored(job: NewJob, move: Move | None, now: datetime) -> Job:
+    """The job as a read would find it, just after it was added."""
+    ahead = [each.ready_at for each in move.planned] if move is not None else []
+    return Job(
+        tenant_id=job.tenant_id,
+        id=job.id,
+        name=job.name,
+        state="active",
+        revision=1,
+        pool=job.pool,
+        target_kind=job.target_kind,
+        spec=job.spec,
+        pause_note=None,
+        paused_at=None,
+        paused_until=None,
+        created_at=now,
+        updated_at=now,
+        deleted_at=None,
+        next_slot=job.next_slot,
+        plan=job.plan,
+        staged_at=min(ahead, default=None),
+    )

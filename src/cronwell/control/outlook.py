@@ -1,0 +1,113 @@
+"""What lies ahead: a job's coming slots, its status, and schedules tried out without storing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from cronwell.control.jobs import Jobs
+from cronwell.control.views import (
+    JobStatus,
+    Preview,
+    Upcoming,
+    UpcomingSlot,
+    execution_view,
+    next_fire_at,
+)
+from cronwell.model import zones
+from cronwell.model.describe import describe, warnings
+from cronwell.model.execution import State
+from cronwell.model.planning import load_plan
+from cronwell.model.schedule import Schedule, effective_at, parse, slots
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import ExecutionFilter, Store
+
+_BEGUN = (State.RUNNING, State.RETRYING, State.SUCCEEDED, State.FAILED, State.CANCELLED)
+_NO_JOB = UUID(int=0)
+
+
+class Outlook:
+    """The verbs. One instance serves a process."""
+
+    def __init__(self, store: Store, clock: Clock, jobs: Jobs) -> None:
+        self._store = store
+        self._clock = clock
+        self._jobs = jobs
+
+    async def upcoming(self, tenant_id: int, reference: str, count: int) -> Upcoming:
+        """The next slots of a job. A paused job shows those it would have."""
+        job = await self._jobs.find(tenant_id, reference)
+        if job.plan is None:
+            return Upcoming(job_id=job.id, timezone="UTC", items=[])
+        schedule = load_plan(job.plan).schedule
+        ahead = coming(schedule, job.id, self._clock.now(), count)
+        if job.state == "paused":
+            ahead = [each.model_copy(update={"note": "paused"}) for each in ahead]
+        return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead)
+
+    async def status(self, tenant_id: int, reference: str) -> JobStatus:
+        """How the job's latest execution stands."""
+        job = await self._jobs.find(tenant_id, reference)
+        latest = await self._store.list_executions(
+            tenant_id, ExecutionFilter(job_id=job.id, states=_BEGUN), None, 1
+        )
+        last = execution_view(latest[0]) if latest else None
+        return JobStatus(
+            id=job.id,
+            name=job.name,
+            state=job.state,
+            status=last.state if last else None,
+            last_run=(last.started_at or last.claimed_at or last.slot) if last else None,
+            next_run=next_fire_at(job),
+            retry_count=max(0, last.attempt - 1) if last else 0,
+            last_execution=last,
+        )
+
+    def preview(
+        self,
+        schedule: str | Mapping[str, Any],
+        *,
+        timezone: str | None,
+        window: str | None = None,
+        after: datetime | None,
+        count: int,
+    ) -> Preview:
+        """What a schedule would do; nothing is stored. The window is shown for no job in particular."""
+        now = self._clock.now()
+        parsed = parse(schedule, timezone=timezone, window=window, now=after or now)
+        return Preview(
+            slots=coming(parsed, _NO_JOB, after or now, count),
+            description=describe(parsed),
+            warnings=warnings(parsed, after or now),
+        )
+
+
+def coming(schedule: Schedule, job_id: UUID, after: datetime, count: int) -> list[UpcomingSlot]:
+    """The next slots with their local time and a note where the clocks change."""
+    zone = zones.find(schedule.timezone)
+    shown: list[UpcomingSlot] = []
+    before = after.astimezone(zone).utcoffset()
+    for slot in slots(schedule, after, None, count):
+        local = slot.astimezone(zone)
+        offset = local.utcoffset()
+        note = None
+        if offset != before and offset is not None and before is not None:
+            way = "forward" if offset > before else "back"
+            note = f"clocks in {schedule.timezone} have gone {way} by {_minutes(abs(offset - before))} since the last slot"
+        before = offset
+        shown.append(
+            UpcomingSlot(
+                slot=slot,
+                local=local.isoformat(),
+                effective_at=effective_at(schedule, job_id, slot),
+                note=note,
+            )
+        )
+    return shown
+
+
+def _minutes(length: timedelta) -> str:
+    minutes = length // timedelta(minutes=1)
+    return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"

@@ -1,0 +1,316 @@
+"""What users are shown of jobs and executions; the HTTP interface and the command line answer with these."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+
+from cronwell.model.execution import Kind, Result, State
+from cronwell.model.job import JobSpec
+from cronwell.model.planning import load_plan
+from cronwell.model.schedule import effective_at
+from cronwell.store.port import Attempt, Execution, Job, Worker
+
+
+def write_time(at: datetime) -> str:
+    """A moment in UTC, as RFC 3339 with as many decimals as it needs."""
+    text = at.astimezone(UTC).isoformat(timespec="microseconds" if at.microsecond else "seconds")
+    return text.replace("+00:00", "Z")
+
+
+Moment = Annotated[datetime, PlainSerializer(write_time, return_type=str)]
+T = TypeVar("T")
+
+
+class View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Page(View, Generic[T]):
+    """One page of a list; `next_cursor` leads to the next one."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class PauseView(View):
+    since: Moment
+    until: Moment | None = None
+    note: str | None = None
+
+
+class AttemptView(View):
+    attempt: int
+    fence: int
+    result: Result
+    worker: UUID | None
+    claimed_at: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    error: str | None
+    error_kind: str | None
+    output: str | None
+    output_truncated: bool = False
+
+
+class TimelineEntry(View):
+    at: Moment
+    event: str
+
+
+class ExecutionView(View):
+    id: str
+    job_id: UUID
+    job: str
+    kind: Kind
+    slot: Moment
+    ready_at: Moment
+    state: State
+    reason: str | None
+    """Why the slot was skipped or the execution cancelled, or what asked for it."""
+    attempt: int
+    fence: int
+    revision: int
+    priority: Literal["high", "normal", "low"]
+    pool: str
+    worker: UUID | None
+    claimed_at: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    lateness_ms: float | None
+    """How long after `ready_at` the latest attempt started."""
+    cancel_requested_at: Moment | None
+    output: str | None
+    output_truncated: bool
+    error: str | None
+    error_kind: str | None
+    progress: Any = None
+
+
+class ExecutionDetail(ExecutionView):
+    payload: Any = None
+    attempts: list[AttemptView] = Field(default_factory=list)
+    timeline: list[TimelineEntry] = Field(default_factory=list)
+
+
+class JobView(JobSpec):
+    """A job: its definition as it was given, with defaults filled in, and where it stands."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: UUID
+    state: Literal["active", "paused", "finished", "deleted"]
+    revision: int
+    next_fire_at: Moment | None
+    pause: PauseView | None = None
+    created_at: Moment
+    updated_at: Moment
+    deleted_at: Moment | None = None
+    warnings: list[str] = Field(default_factory=list)
+
+
+class JobDetail(JobView):
+    latest_executions: list[ExecutionView] = Field(default_factory=list)
+
+
+class JobStatus(View):
+    id: UUID
+    name: str
+    state: str
+    status: State | None
+    """The state of the latest execution that has begun or ended."""
+    last_run: Moment | None
+    next_run: Moment | None
+    retry_count: int
+    last_execution: ExecutionView | None = None
+
+
+class UpcomingSlot(View):
+    slot: Moment
+    local: str
+    effective_at: Moment
+    note: str | None = None
+
+
+class Upcoming(View):
+    job_id: UUID
+    timezone: str
+    items: list[UpcomingSlot]
+
+
+class Preview(View):
+    slots: list[UpcomingSlot]
+    description: str
+    warnings: list[str]
+
+
+class WorkerView(View):
+    id: UUID
+    name: str
+    state: str
+    version: str
+    pools: list[str]
+    handlers: list[str]
+    concurrency: int
+    running: int
+    started_at: Moment
+    heartbeat_at: Moment
+
+
+def job_view(job: Job, *, warnings: list[str] | None = None) -> JobView:
+    return JobView.model_validate(_job_fields(job) | {"warnings": warnings or []})
+
+
+def job_detail(job: Job, latest: list[Execution]) -> JobDetail:
+    return JobDetail.model_validate(
+        _job_fields(job) | {"latest_executions": [execution_view(each) for each in latest]}
+    )
+
+
+def next_fire_at(job: Job) -> datetime | None:
+    """When the job fires next: a staged slot, or the first that is not staged yet."""
+    if job.staged_at is not None:
+        return job.staged_at
+    if job.next_slot is None or job.plan is None:
+        return None
+    return effective_at(load_plan(job.plan).schedule, job.id, job.next_slot)
+
+
+def execution_view(execution: Execution) -> ExecutionView:
+    return ExecutionView(**_execution_fields(execution))
+
+
+def execution_detail(execution: Execution, attempts: list[Attempt]) -> ExecutionDetail:
+    return ExecutionDetail(
+        **_execution_fields(execution),
+        payload=None if execution.payload is None else orjson.loads(execution.payload),
+        attempts=[_attempt_view(each) for each in attempts] + _last_attempt(execution, attempts),
+        timeline=_timeline(execution, attempts),
+    )
+
+
+def worker_view(worker: Worker) -> WorkerView:
+    return WorkerView(
+        id=worker.id,
+        name=worker.name,
+        state=worker.state,
+        version=worker.version,
+        pools=list(worker.pools),
+        handlers=list(worker.handlers),
+        concurrency=worker.concurrency,
+        running=worker.running,
+        started_at=worker.started_at,
+        heartbeat_at=worker.heartbeat_at,
+    )
+
+
+def _job_fields(job: Job) -> dict[str, Any]:
+    pause = None
+    if job.state == "paused" and job.paused_at is not None:
+        pause = PauseView(since=job.paused_at, until=job.paused_until, note=job.pause_note)
+    spec: dict[str, Any] = orjson.loads(job.spec)
+    return spec | {
+        "id": job.id,
+        "state": job.state,
+        "revision": job.revision,
+        "next_fire_at": next_fire_at(job),
+        "pause": pause,
+        "created_at": job.created_at,
+        "updated_at": job.updated_at,
+        "deleted_at": job.deleted_at,
+    }
+
+
+def _execution_fields(execution: Execution) -> dict[str, Any]:
+    lateness = None
+    if execution.started_at is not None:
+        lateness = round((execution.started_at - execution.ready_at) / timedelta(milliseconds=1), 3)
+    return {
+        "id": str(execution.key),
+        "job_id": execution.key.job_id,
+        "job": execution.job_name,
+        "kind": execution.key.kind,
+        "slot": execution.key.slot,
+        "ready_at": execution.ready_at,
+        "state": execution.state,
+        "reason": execution.reason,
+        "attempt": execution.attempt,
+        "fence": execution.fence,
+        "revision": execution.revision,
+        "priority": ("high", "normal", "low")[execution.priority],
+        "pool": execution.pool,
+        "worker": execution.worker,
+        "claimed_at": execution.claimed_at,
+        "started_at": execution.started_at,
+        "finished_at": execution.finished_at,
+        "lateness_ms": lateness,
+        "cancel_requested_at": execution.cancel_requested_at,
+        "output": execution.output,
+        "output_truncated": execution.output_truncated,
+        "error": execution.error,
+        "error_kind": execution.error_kind,
+        "progress": None if execution.progress is None else orjson.loads(execution.progress),
+    }
+
+
+def _attempt_view(attempt: Attempt) -> AttemptView:
+    return AttemptView(
+        attempt=attempt.attempt,
+        fence=attempt.fence,
+        result=attempt.result,
+        worker=attempt.worker,
+        claimed_at=attempt.claimed_at,
+        started_at=attempt.started_at,
+        finished_at=attempt.finished_at,
+        error=attempt.error,
+        error_kind=attempt.error_kind,
+        output=attempt.output,
+        output_truncated=attempt.output_truncated,
+    )
+
+
+def _last_attempt(execution: Execution, attempts: list[Attempt]) -> list[AttemptView]:
+    """The attempt that succeeded leaves no row of its own; it is told from the execution."""
+    if execution.state is not State.SUCCEEDED or any(each.fence == execution.fence for each in attempts):
+        return []
+    return [
+        AttemptView(
+            attempt=execution.attempt,
+            fence=execution.fence,
+            result=Result.SUCCEEDED,
+            worker=execution.worker,
+            claimed_at=execution.claimed_at,
+            started_at=execution.started_at,
+            finished_at=execution.finished_at,
+            error=None,
+            error_kind=None,
+            output=execution.output,
+            output_truncated=execution.output_truncated,
+        )
+    ]
+
+
+def _timeline(execution: Execution, attempts: list[Attempt]) -> list[TimelineEntry]:
+    events: list[tuple[datetime, str]] = [(execution.key.slot, f"{execution.key.kind} slot")]
+    for each in attempts:
+        if each.started_at is not None:
+            events.append((each.started_at, f"attempt {each.attempt} started"))
+        events.append((each.finished_at, f"attempt {each.attempt} {each.result}"))
+    seen = {each.fence for each in attempts}
+    if execution.fence not in seen:
+        if execution.claimed_at is not None:
+            events.append((execution.claimed_at, "claimed"))
+        if execution.started_at is not None:
+            events.append((execution.started_at, f"attempt {execution.attempt} started"))
+    if execution.cancel_requested_at is not None:
+        events.append((execution.cancel_requested_at, "cancel requested"))
+    if execution.state in (State.PENDING, State.RETRYING):
+        events.append((execution.ready_at, "ready for the next attempt" if attempts else "ready"))
+    elif execution.finished_at is not None:
+        why = f" ({execution.reason})" if execution.reason else ""
+        events.append((execution.finished_at, f"{execution.state}{why}"))
+    return [TimelineEntry(at=at, event=event) for at, event in sorted(events, key=lambda each: each[0])]

@@ -1,0 +1,73 @@
+"""From raw JSON to a checked model, with problems that name the field and say what is accepted."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from cronwell.errors import FieldProblem, Invalid
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validate(model: type[M], raw: Mapping[str, object]) -> M:
+    """Check raw JSON against a model; raises Invalid with every problem found."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        problems = {_problem(model, details) for details in error.errors(include_url=False)}
+        raise Invalid(sorted(problems, key=lambda problem: problem.field)) from None
+
+
+def _problem(model: type[BaseModel], details: ErrorDetails) -> FieldProblem:
+    # Pydantic puts the names of tried alternatives and validators among the field names.
+    place = [str(part) for part in details["loc"] if not _is_marker(part)]
+    field = ".".join(place) or "body"
+    kind = details["type"]
+    if kind == "extra_forbidden":
+        known = sorted(_fields_at(model, place[:-1]))
+        close = difflib.get_close_matches(place[-1], known, 1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(known)}"
+        return FieldProblem(field, "unknown field", hint)
+    if kind == "missing":
+        return FieldProblem(field, "is required")
+    message = details["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    context = details.get("ctx", {})
+    accepted = context.get("expected") or context.get("pattern")
+    if kind in ("string_type", "dict_type", "int_type", "list_type", "bool_type", "model_type"):
+        message = f"{message} (given: {type(details['input']).__name__})"
+    return FieldProblem(field, message[:1].lower() + message[1:], None if accepted is None else str(accepted))
+
+
+def _is_marker(part: int | str) -> bool:
+    return isinstance(part, str) and (
+        part.startswith(("function-", "constrained-", "list[", "dict[", "union[")) or part in ("[key]", "str")
+    )
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> set[str]:
+    """The fields known at a path below a model."""
+    models: set[type[BaseModel]] = {model}
+    for name in path:
+        below: set[type[BaseModel]] = set()
+        for each in models:
+            if name in each.model_fields:
+                below |= set(_models_in(each.model_fields[name].annotation))
+            else:
+                # A key of a mapping, or an index of a list: its values' models were taken already.
+                below.add(each)
+        models = below or models
+    return {name for each in models for name in each.model_fields}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, types.UnionType, Annotated, dict, list):
+        for part in get_args(annotation):
+            yield from _models_in(part)
