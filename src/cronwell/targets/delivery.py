@@ -1,0 +1,74 @@
+"""What an http attempt sends: a signed Standard Webhooks delivery.
+
+The id is the execution's on every attempt, so a receiver that keeps ids carries out each execution once. The
+trace id follows from the execution and the span id from the attempt, so a receiver's traces of all attempts
+of one execution join up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import quote
+
+from cronwell import __version__
+from cronwell.model.job import HttpTarget
+from cronwell.targets import signing, wire
+from cronwell.targets.port import Call
+
+_BODILESS = frozenset({"GET", "DELETE"})
+_USER_AGENT = f"cronwell/{__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One request, ready to be sent."""
+
+    headers: dict[str, str]
+    body: bytes | None
+
+
+def build(call: Call, target: HttpTarget, sent_at: datetime) -> Delivery:
+    """Build the request of an attempt. Raises ValueError if the signing secret is not one."""
+    slot = wire.write_moment(call.slot)
+    has_body = target.method not in _BODILESS
+    body = _write_body(call, slot) if has_body else b""
+    timestamp = int(sent_at.timestamp())
+    headers = {
+        "webhook-id": call.execution_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": signing.sign(call.secret, call.execution_id, timestamp, body),
+        "Idempotency-Key": call.execution_id,
+        "Cronwell-Job": quote(call.job_name),
+        "Cronwell-Slot": slot,
+        "Cronwell-Attempt": str(call.attempt),
+        "Cronwell-Fence": str(call.fence),
+        "traceparent": _traceparent(call),
+    }
+    defaults = {"User-Agent": _USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
+    if has_body:
+        defaults["Content-Type"] = "application/json"
+    given = {name.lower() for name in target.headers}
+    headers.update((name, value) for name, value in defaults.items() if name.lower() not in given)
+    headers.update(target.headers)
+    return Delivery(headers, body if has_body else None)
+
+
+def _write_body(call: Call, slot: str) -> bytes:
+    return wire.write_json(
+        {
+            "job": call.job_name,
+            "execution": call.execution_id,
+            "slot": slot,
+            "attempt": call.attempt,
+            "payload": call.payload,
+        }
+    )
+
+
+def _traceparent(call: Call) -> str:
+    execution = call.execution_id.encode()
+    trace = hashlib.blake2b(execution, digest_size=16).hexdigest()
+    span = hashlib.blake2b(b"%s/%d" % (execution, call.attempt), digest_size=8).hexdigest()
+    return f"00-{trace}-{span}-01"

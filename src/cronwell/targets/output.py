@@ -1,0 +1,46 @@
+"""What is kept of an attempt's output: text that PostgreSQL can hold, cut to a limit and marked when cut."""
+
+from __future__ import annotations
+
+
+class Kept:
+    """The beginning of a stream of bytes; the rest is counted and forgotten."""
+
+    __slots__ = ("_buffer", "_limit", "size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self.size = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.size += len(chunk)
+        # One byte more than the limit is enough to know that something was cut.
+        room = self._limit + 1 - len(self._buffer)
+        if room > 0:
+            self._buffer += chunk[:room]
+
+    def text(self) -> tuple[str, bool]:
+        """Return what was kept as text, and whether something was cut off."""
+        return clip(bytes(self._buffer), self._limit)
+
+
+def clip(raw: bytes | str, limit: int) -> tuple[str, bool]:
+    """Return `raw` as text of at most `limit` bytes of UTF-8, and whether something was cut off.
+
+    Bytes that are not UTF-8 become U+FFFD. Null characters are dropped: PostgreSQL's text cannot hold them.
+    """
+    was_cut = isinstance(raw, bytes) and len(raw) > limit
+    text = raw[: limit + 1].decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+    # Lone surrogates cannot be encoded; "replace" writes a question mark.
+    encoded = text.replace("\0", "").encode("utf-8", "replace")
+    if len(encoded) > limit:
+        return encoded[:limit].decode("utf-8", "ignore"), True
+    return encoded.decode(), was_cut
+
+
+def tail(text: str, limit: int) -> str:
+    """Return the end of `text`, at most `limit` bytes of UTF-8, as PostgreSQL can hold it."""
+    encoded = text.replace("\0", "").encode("utf-8", "replace")
+    return encoded[-limit:].decode("utf-8", "ignore")

@@ -1,0 +1,151 @@
+"""How a target notices that its attempt must stop: the deadline has passed, or it was cancelled.
+
+A worker runs thousands of short attempts a second, so watching one costs a timer and a callback, not a task.
+`Interrupt` stops code that awaits in the attempt's own task; `ended_or_stopped` waits for something that runs
+elsewhere: a task, a thread, a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from cronwell import durations
+from cronwell.model.execution import Result
+from cronwell.targets.port import Call, Outcome, Signals
+
+
+class Watch:
+    """Call `on_stop` once, from the event loop, when the attempt must stop; never after `close`."""
+
+    __slots__ = ("_on_stop", "_timer", "_waiting")
+
+    def __init__(self, signals: Signals, on_stop: Callable[[Result], object]) -> None:
+        loop = asyncio.get_running_loop()
+        self._on_stop: Callable[[Result], object] | None = on_stop
+        # The waiting coroutine is advanced by hand to the future it awaits: a callback on that future costs
+        # a tenth of a task that awaits it. Closing the coroutine takes the future off the event again.
+        self._waiting = signals.cancelled.wait()
+        try:
+            future: asyncio.Future[Any] = self._waiting.send(None)
+        except StopIteration:
+            loop.call_soon(self._stop, Result.CANCELLED)
+        else:
+            future.add_done_callback(self._cancelled)
+        self._timer = loop.call_later(remaining(signals), self._stop, Result.TIMED_OUT)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._on_stop = None
+        self._timer.cancel()
+        self._waiting.close()
+
+    def _cancelled(self, _: asyncio.Future[Any]) -> None:
+        self._stop(Result.CANCELLED)
+
+    def _stop(self, reason: Result) -> None:
+        on_stop, self._on_stop = self._on_stop, None
+        if on_stop is not None:
+            on_stop(reason)
+
+
+class Interrupt:
+    """Stop the code in a `with` block, by cancelling its task, when the attempt must stop.
+
+    The block then ends quietly and `reason` says why. A cancellation that comes from outside passes through,
+    also when both come at once.
+    """
+
+    __slots__ = ("_cancelling", "_signals", "_task", "_watch", "reason")
+
+    _watch: Watch
+    _task: asyncio.Task[Any]
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self.reason: Result | None = None
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._watch = Watch(self._signals, self._stop)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self._watch.close()
+        if self.reason is None:
+            return False
+        is_ours_alone = self._task.uncancel() <= self._cancelling
+        return is_ours_alone and kind is asyncio.CancelledError
+
+    def _stop(self, reason: Result) -> None:
+        self.reason = reason
+        self._task.cancel()
+
+
+async def ended_or_stopped(ending: asyncio.Future[Any], signals: Signals) -> Result | None:
+    """Wait for `ending` to be done (None) or for the attempt to have to stop (why), whichever is first."""
+    if ending.done():
+        return None
+    first: asyncio.Future[Result | None] = asyncio.get_running_loop().create_future()
+
+    def stopped(reason: Result | None) -> None:
+        if not first.done():
+            first.set_result(reason)
+
+    def ended(_: asyncio.Future[Any]) -> None:
+        stopped(None)
+
+    watch = Watch(signals, stopped)
+    ending.add_done_callback(ended)
+    try:
+        return await first
+    finally:
+        ending.remove_done_callback(ended)
+        watch.close()
+
+
+def stopped_before_start(call: Call, signals: Signals) -> Outcome | None:
+    """The outcome of an attempt that must not even begin; None if it may."""
+    if signals.cancelled.is_set():
+        return Outcome(Result.CANCELLED, error="cancelled before it began", error_kind="cancelled")
+    if remaining(signals) <= 0:
+        return stopped_outcome(Result.TIMED_OUT, call)
+    return None
+
+
+def stopped_outcome(
+    reason: Result,
+    call: Call,
+    *,
+    detail: str = "",
+    output: str | None = None,
+    output_truncated: bool = False,
+) -> Outcome:
+    """The outcome of an attempt that was stopped."""
+    if reason is Result.TIMED_OUT:
+        error, kind = f"did not finish within its timeout of {durations.write(call.timeout)}", "timeout"
+    else:
+        error, kind = "cancelled while it was running", "cancelled"
+    return Outcome(
+        reason,
+        output=output,
+        output_truncated=output_truncated,
+        error=error + detail,
+        error_kind=kind,
+    )
+
+
+def remaining(signals: Signals) -> float:
+    """Seconds until the deadline, never negative."""
+    return max(0.0, signals.deadline - time.monotonic())
