@@ -324,10 +324,11 @@ class Transaction(Protocol):
         ...
 
     # idempotency
-    async def recall(self, tenant_id: int, key: str) -> Answer | None: ...
-    async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> bool:
-        """Keep an answer; False where another request with this key was first."""
+    async def recall(self, tenant_id: int, key: str) -> Answer | None:
+        """What was answered to this key; another request with it waits until this transaction ends."""
         ...
+
+    async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
 class Store(Protocol):

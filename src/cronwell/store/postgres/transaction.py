@@ -187,14 +187,15 @@ class PostgresTransaction:
             await self._connection.execute(_STAGING["insert_skips"], *columns(ranges, 6), now)
 
     async def recall(self, tenant_id: int, key: str) -> Answer | None:
+        # Two statements: the second sees what the holder of the lock committed while this one waited.
+        await self._connection.execute(_IDEMPOTENCY["lock_key"], tenant_id, key)
         row = await self._connection.fetchrow(_IDEMPOTENCY["recall"], tenant_id, key)
         return None if row is None else Answer(row["fingerprint"], row["status"], row["body"])
 
-    async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> bool:
-        kept = await self._connection.fetchval(
+    async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None:
+        await self._connection.execute(
             _IDEMPOTENCY["remember"], tenant_id, key, answer.fingerprint, answer.status, answer.body, now
         )
-        return kept is not None
 
     async def _ensure_days(self, slots: Iterable[datetime]) -> None:
         """Make sure that the days of these slots have partitions, asking only for days not seen before."""
