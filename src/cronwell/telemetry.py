@@ -230,3 +230,11 @@ def request_answered(*, method: str, route: str, status: int, took: timedelta) -
 
 def request_failed(*, method: str, path: str, error: BaseException) -> None:
     _log.error("a request failed", method=method, path=path, exc_info=error)
+
+
+def plan_failed(*, job: str, error: Exception) -> None:
+    """A job's slots cannot be computed; it was paused so that the others go on."""
+    FAILURES.labels("plan").inc()
+    _log.error(
+        "a job was paused: its slots cannot be computed", job=job, error=f"{type(error).__name__}: {error}"
+    )

@@ -39,6 +39,7 @@ OLDEST_SUPPORTED = 15
 CONNECT_TIMEOUT = timedelta(seconds=10)
 ACQUIRE_TIMEOUT = timedelta(seconds=10)
 ROLLBACK_TIMEOUT = timedelta(seconds=5)
+IDLE_TIMEOUT = timedelta(seconds=15)
 
 # The client gives up only after the server should have: a server that answers late knows what it did.
 CLIENT_MARGIN = timedelta(seconds=5)
@@ -47,8 +48,9 @@ _NAME = re.compile(r"-- name:\s*(\S+)\s*")
 _STATEMENT_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # Classes of SQLSTATE by which a server says that it cannot do its work now: connection, resources, operator
-# intervention (shutdown, timeout, cancel), system error; and a server that has become a read-only standby.
-_GIVEN_UP = ("08", "53", "57", "58", "25006", "25P03", "25P04")
+# intervention (shutdown, timeout, cancel), system error; a deadlock or a lock that could not be had; and a server that
+# has become a read-only standby.
+_GIVEN_UP = ("08", "40", "53", "55P03", "57", "58", "25006", "25P03", "25P04")
 _CONNECTION_LOST = ("08", "57P", "25P03", "25P04")
 
 
@@ -288,7 +290,7 @@ class _Translated:
     ) -> None:
         if not isinstance(error, _CLIENT_ERRORS) or isinstance(error, asyncpg.DataError):
             return
-        if _is_loss(error, is_closed=self._raw.is_closed()):
+        if _is_loss(error, is_closed=_is_closed(self._raw)):
             raise self._lost(f"the connection to PostgreSQL was lost: {words_of(error)}") from error
         if _is_giving_up(error):
             raise errors.StoreUnavailable(f"PostgreSQL gave up: {words_of(error)}") from error
@@ -311,12 +313,21 @@ def _is_giving_up(error: BaseException) -> bool:
 
 async def _roll_back(raw: _Raw) -> None:
     """End the transaction, or the connection with it: PostgreSQL rolls back for a client that is gone."""
-    if raw.is_closed():
+    if _is_closed(raw):
         return
     try:
         await raw.execute("rollback", timeout=ROLLBACK_TIMEOUT.total_seconds())
     except _CLIENT_ERRORS:
-        raw.terminate()
+        if not _is_closed(raw):
+            raw.terminate()
+
+
+def _is_closed(raw: _Raw) -> bool:
+    try:
+        return raw.is_closed()
+    except asyncpg.InterfaceError:
+        # The pool takes a dead connection out of our hands, and then it answers nothing any more.
+        return True
 
 
 async def _keep_session(raw: object) -> None:
@@ -352,6 +363,8 @@ def _connection_options(settings: DatabaseSettings, application_name: str, *, is
             "timezone": "UTC",
             "jit": "off",
             "statement_timeout": str(round(limit.total_seconds() * 1000)),
+            # A process that was stopped in the middle of a transaction must not keep its locks.
+            "idle_in_transaction_session_timeout": str(round(IDLE_TIMEOUT.total_seconds() * 1000)),
             **(_HOT if is_hot else {}),
         },
     }

@@ -1,0 +1,97 @@
+"""Walk ahead of the clock and stage each coming slot.
+
+A scheduler does not wake at the instant and then write. It looks `look_ahead` into the future and writes each slot as a
+pending execution before it is due, so that a herd at nine o'clock is written calmly in the minute before, and the death
+of every scheduler costs nothing for most of a minute.
+
+One transaction locks a batch of cursors (those that another scheduler has locked are passed over), plans their slots,
+inserts the executions and moves the cursors by compare-and-set. Whatever fails, all of it rolls back and the cursors
+stand where they stood; so any number of schedulers may run at once, wake from the dead or lose their connection, and
+no slot is lost or staged twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cronwell import telemetry
+from cronwell.config import SchedulerSettings
+from cronwell.control.scheduling import move_from
+from cronwell.model.execution import State
+from cronwell.model.shards import SHARDS
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import Cursor, Move, Store, Transaction
+
+# A job with many slots in the look-ahead is staged a stretch further than it must be, so that its cursor is written
+# once for the stretch and not once for each slot.
+STRETCH = timedelta(seconds=30)
+
+
+class Staging:
+    """Stages the slots of some shards, a batch at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: SchedulerSettings,
+        shards: Sequence[int] = range(SHARDS),
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._shards = list(shards)
+
+    async def poll(self) -> timedelta:
+        """Stage a batch; come back at once while there is more."""
+        if await self.run_once():
+            return timedelta()
+        return self._settings.tick
+
+    async def run_once(self) -> int:
+        """Stage one batch and return how many cursors it moved; 0: all is staged up to the horizon."""
+        began = time.perf_counter()
+        now = self._clock.now()
+        horizon = now + self._settings.look_ahead
+        async with self._store.transaction() as transaction:
+            cursors = await transaction.lock_due(self._shards, horizon, self._settings.batch)
+            moves = await self._plan(transaction, cursors, now, horizon)
+            if moves:
+                await transaction.stage(moves, now)
+        if not cursors:
+            telemetry.staged_until(horizon)
+            return 0
+        states = [planned.state for move in moves for planned in move.planned]
+        skipped = states.count(State.SKIPPED)
+        telemetry.staged(
+            jobs=len(moves),
+            slots=len(states) - skipped,
+            skipped=skipped,
+            took=timedelta(seconds=time.perf_counter() - began),
+        )
+        return len(cursors)
+
+    async def _plan(
+        self, transaction: Transaction, cursors: Sequence[Cursor], now: datetime, horizon: datetime
+    ) -> list[Move]:
+        until = horizon + min(STRETCH, self._settings.look_ahead / 2)
+        moves: list[Move] = []
+        for cursor in cursors:
+            try:
+                moves.append(move_from(cursor, now=now, settings=self._settings, until=until))
+            except Exception as error:  # noqa: BLE001  # one job's plan must not stop all the others' slots
+                await self._set_aside(transaction, cursor, now, error)
+        return moves
+
+    async def _set_aside(
+        self, transaction: Transaction, cursor: Cursor, now: datetime, error: Exception
+    ) -> None:
+        """Pause a job whose plan cannot be followed, and say so where its owner looks."""
+        note = f"paused by the scheduler: its slots cannot be computed ({type(error).__name__}: {error})"
+        await transaction.set_job_state(
+            cursor.tenant_id, cursor.job_id, "paused", now, note=note[:500], paused_at=now
+        )
+        await transaction.put_cursor(cursor, None, is_held=True)
+        telemetry.plan_failed(job=str(cursor.job_id), error=error)
