@@ -142,8 +142,9 @@ def test_the_next_deadline_is_exact_as_long_as_nothing_is_removed() -> None:
 
 def test_within_one_tick_the_next_deadline_moves_on_with_each_item() -> None:
     wheel: Wheel[str] = Wheel(0.0)
-    for name, deadline in (("a", 1.0001), ("b", 1.0002), ("c", 1.0003)):
-        timer = wheel.add(deadline, name)
+    wheel.add(1.0001, "a")
+    wheel.add(1.0002, "b")
+    timer = wheel.add(1.0003, "c")
     assert wheel.advance(1.0001) == ["a"]
     assert wheel.next_deadline() == 1.0002
     assert wheel.advance(1.0002) == ["b"]

@@ -101,9 +101,8 @@ class Connection:
 class Database:
     """A pool of connections to one PostgreSQL. It reconnects by itself; see the module for its errors."""
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, is_pooled_outside: bool) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
-        self._is_pooled_outside = is_pooled_outside
 
     @classmethod
     async def connect(
@@ -143,7 +142,7 @@ class Database:
             ) from error
         except _CLIENT_ERRORS as error:
             raise errors.StoreUnavailable(f"PostgreSQL does not answer: {words_of(error)}") from error
-        database = cls(pool, is_pooled_outside=settings.pooler)
+        database = cls(pool)
         try:
             version = int(await database.fetchval("select current_setting('server_version_num')")) // 10_000
         except BaseException:
@@ -209,12 +208,7 @@ class Database:
             self._pool.terminate()
 
     @contextlib.asynccontextmanager
-    async def _statement(self) -> AsyncIterator[_Raw | Connection]:
-        if self._is_pooled_outside:
-            # Parse and Bind are two round trips; only a transaction keeps a pooler from putting them on two servers.
-            async with self.transaction() as connection:
-                yield connection
-            return
+    async def _statement(self) -> AsyncIterator[_Raw]:
         async with self._connection() as raw:
             with _Translated(raw, errors.CommitUnknown):
                 yield raw
@@ -350,6 +344,7 @@ def _connection_options(settings: DatabaseSettings, application_name: str, *, is
         # A pooler refuses start-up parameters that it does not know, and a SET would stay with somebody else's
         # session; so here only the client enforces the statement timeout.
         return {
+            # Statements without a name, which asyncpg prepares and runs without letting go of the server.
             "statement_cache_size": 0,
             "command_timeout": limit.total_seconds() or None,
             "server_settings": {"application_name": application_name, "timezone": "UTC"},
