@@ -1,0 +1,134 @@
+"""One attempt of an execution: what is held until its instant, then run, and what its outcome makes of the execution."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from cronwell.model.execution import ExecutionKey, Result, State
+from cronwell.model.retry import next_delay
+from cronwell.model.wheel import Timer
+from cronwell.store.port import Claimed, Ended, Report
+from cronwell.targets.port import Call, Outcome, Signals
+from cronwell.worker.catalog import KnownJob
+
+AttemptKey = tuple[ExecutionKey, int]
+
+PROGRESS_LIMIT = 65_536
+STOPPED = Outcome(
+    Result.WORKER_LOST, error="the worker stopped before the attempt had ended", error_kind="worker_stopped"
+)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """An attempt from claim to result. One task owns it at a time."""
+
+    claimed: Claimed
+    job: KnownJob
+    timer: Timer[Attempt] | None = None
+    signals: Signals | None = None
+    task: asyncio.Task[None] | None = None
+    started_at: datetime | None = None
+    progress: Any = None
+    has_news: bool = False
+    """There is something to report: that it has started, or new progress."""
+    is_cancelled: bool = False
+    """A user asked for it to be cancelled."""
+    is_lost: bool = False
+    """Its fence is no longer ours: whatever comes of it is not recorded."""
+
+    @property
+    def key(self) -> AttemptKey:
+        return self.claimed.key, self.claimed.fence
+
+    def call(self) -> Call:
+        """The attempt as its target sees it."""
+        claimed, spec = self.claimed, self.job.spec
+        return Call(
+            tenant_id=claimed.tenant_id,
+            job_id=claimed.key.job_id,
+            job_name=self.job.name,
+            execution_id=str(claimed.key),
+            kind=claimed.key.kind,
+            slot=claimed.key.slot,
+            attempt=claimed.attempt,
+            fence=claimed.fence,
+            target=spec.target,
+            payload=spec.payload if claimed.payload is None else orjson.loads(claimed.payload),
+            timeout=spec.timeout,
+            secret=self.job.secret,
+        )
+
+    def report(self) -> Report | None:
+        """What to write with the next heartbeat, if there is anything new."""
+        if not self.has_news or self.started_at is None:
+            return None
+        self.has_news = False
+        return Report(
+            tenant_id=self.claimed.tenant_id,
+            key=self.claimed.key,
+            fence=self.claimed.fence,
+            started_at=self.started_at,
+            progress=_as_json(self.progress),
+        )
+
+    def conclude(self, outcome: Outcome, finished_at: datetime) -> Ended:
+        """What the execution becomes after this outcome."""
+        if outcome.result is Result.CANCELLED and not self.is_cancelled:
+            # Nobody cancelled the execution: the worker drains, and asked its targets to stop.
+            outcome = dataclasses.replace(
+                STOPPED, output=outcome.output, output_truncated=outcome.output_truncated
+            )
+        delay = None
+        if outcome.result in (Result.SUCCEEDED, Result.CANCELLED):
+            state = State(outcome.result.value)
+        elif self.is_cancelled:
+            state = State.CANCELLED
+        else:
+            delay = next_delay(
+                self.job.spec.retry,
+                outcome.result,
+                self.claimed.attempt,
+                retry_after=outcome.retry_after,
+                is_retryable=outcome.is_retryable,
+                random=random.random(),
+            )
+            state = State.FAILED if delay is None else State.RETRYING
+        return Ended(
+            tenant_id=self.claimed.tenant_id,
+            key=self.claimed.key,
+            fence=self.claimed.fence,
+            state=state,
+            result=outcome.result,
+            started_at=self.started_at,
+            finished_at=finished_at,
+            ready_at=None if delay is None else finished_at + delay,
+            error_kind=outcome.error_kind,
+            error=_storable(outcome.error),
+            output=_storable(outcome.output),
+            output_truncated=outcome.output_truncated,
+        )
+
+
+def _as_json(progress: Any) -> str | None:
+    if progress is None:
+        return None
+    try:
+        text = orjson.dumps(progress, default=str).decode()
+    except (TypeError, ValueError):
+        return None
+    return text if len(text) <= PROGRESS_LIMIT and "\\u0000" not in text else None
+
+
+def _storable(text: str | None) -> str | None:
+    """Text without what PostgreSQL cannot keep: the null character and halves of surrogate pairs."""
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", "").encode("utf-8", "replace").decode()

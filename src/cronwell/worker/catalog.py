@@ -1,0 +1,62 @@
+"""What a worker knows of jobs: definitions by revision, read once, and the tenants' signing secrets."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from cronwell.model.job import JobSpec
+from cronwell.store.port import Claimed, Store
+
+KEPT = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job's definition, read and checked."""
+
+    name: str
+    spec: JobSpec
+    secret: str
+
+
+class Catalog:
+    """A bounded cache: a revision never changes, so what is here is right."""
+
+    def __init__(self, store: Store, kept: int = KEPT) -> None:
+        self._store = store
+        self._kept = kept
+        self._jobs: OrderedDict[tuple[UUID, int], KnownJob] = OrderedDict()
+        self._secrets: dict[int, str] = {}
+
+    async def look_up(self, claims: Sequence[Claimed]) -> list[KnownJob | None]:
+        """The job of each claim; None where there is no such job any more."""
+        missing = {
+            (claim.tenant_id, claim.key.job_id)
+            for claim in claims
+            if (claim.key.job_id, claim.revision) not in self._jobs
+        }
+        fresh = await self._read(list(missing)) if missing else {}
+        found: list[KnownJob | None] = []
+        for claim in claims:
+            key = (claim.key.job_id, claim.revision)
+            job = self._jobs.get(key) or fresh.get(claim.key.job_id)
+            if key in self._jobs:
+                self._jobs.move_to_end(key)
+            found.append(job)
+        while len(self._jobs) > self._kept:
+            self._jobs.popitem(last=False)
+        return found
+
+    async def _read(self, keys: Sequence[tuple[int, UUID]]) -> dict[UUID, KnownJob]:
+        fresh: dict[UUID, KnownJob] = {}
+        for row in await self._store.definitions(keys):
+            secret = self._secrets.get(row.tenant_id)
+            if secret is None:
+                secret = self._secrets[row.tenant_id] = await self._store.signing_secret(row.tenant_id)
+            job = KnownJob(row.name, JobSpec.model_validate_json(row.spec), secret)
+            # The job may have moved on since the claim; its newest definition is the one to use.
+            fresh[row.job_id] = self._jobs[row.job_id, row.revision] = job
+        return fresh

@@ -1,0 +1,116 @@
+"""Claim what is due soon, a little early, and hold it for its instant."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from cronwell import errors, telemetry
+from cronwell.config import WorkerSettings
+from cronwell.model.execution import Result, State
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import Claimed, Ended, Store
+from cronwell.worker.catalog import Catalog, KnownJob
+from cronwell.worker.lease import Lease
+from cronwell.worker.slots import Slots
+
+PRIORITIES = (0, 1, 2)
+
+
+class Claiming:
+    """Fills free places with work, the highest priority first."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: WorkerSettings,
+        lease: Lease,
+        catalog: Catalog,
+        slots: Slots,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._lease = lease
+        self._catalog = catalog
+        self._slots = slots
+        self._is_uncertain = False
+
+    async def poll(self) -> timedelta:
+        """Claim once through all pools and priorities; come back at once where there may be more."""
+        if not self._lease.is_trusted or self._slots.free <= 0:
+            return self._settings.poll
+        if self._is_uncertain:
+            await self._return_strays()
+        try:
+            has_more = await self._claim()
+        except errors.StoreUnavailable:
+            # The claim may have been committed although its answer is lost.
+            self._is_uncertain = True
+            raise
+        if has_more:
+            return timedelta() if self._slots.free > 0 else self._settings.poll
+        skipped = await self._store.skip_blocked(self._settings.pools, self._clock.now())
+        if skipped:
+            telemetry.skipped_for_overlap(skipped)
+        return self._settings.poll
+
+    async def _claim(self) -> bool:
+        has_more = False
+        for pool in self._settings.pools:
+            for priority in PRIORITIES:
+                wanted = min(self._slots.free, self._settings.claim_batch)
+                if wanted <= 0:
+                    return True
+                claims = await self._claim_from(pool, priority, wanted)
+                has_more = has_more or len(claims) == wanted
+        return has_more
+
+    async def _claim_from(self, pool: str, priority: int, wanted: int) -> list[Claimed]:
+        began = time.perf_counter()
+        now = self._clock.now()
+        worker = self._lease.worker
+        claims = await self._store.claim(
+            worker, pool, priority, ready_by=now + self._settings.pre_claim, limit=wanted, now=now
+        )
+        if claims:
+            telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
+            jobs = await self._catalog.look_up(claims)
+            if self._lease.worker == worker and self._lease.is_trusted:
+                self._slots.hold(_known(claims, jobs))
+            await self._give_up([claim for claim, job in zip(claims, jobs, strict=True) if job is None])
+        return claims
+
+    async def _give_up(self, orphaned: list[Claimed]) -> None:
+        """Executions whose job has no definition any more cannot run."""
+        if orphaned:
+            now = self._clock.now()
+            await self._store.complete(
+                [
+                    Ended(
+                        tenant_id=claim.tenant_id,
+                        key=claim.key,
+                        fence=claim.fence,
+                        state=State.CANCELLED,
+                        result=Result.CANCELLED,
+                        started_at=None,
+                        finished_at=now,
+                        error_kind="no_job",
+                        error="the job's definition is gone",
+                    )
+                    for claim in orphaned
+                ]
+            )
+
+    async def _return_strays(self) -> None:
+        """Hand back what the database says is ours and we know nothing of."""
+        held = await self._store.held_by(self._lease.worker)
+        strays = [each for each in held if (each[1], each[2]) not in self._slots]
+        if strays:
+            await self._store.hand_back(strays)
+        self._is_uncertain = False
+
+
+def _known(claims: list[Claimed], jobs: list[KnownJob | None]) -> list[tuple[Claimed, KnownJob]]:
+    return [(claim, job) for claim, job in zip(claims, jobs, strict=True) if job is not None]

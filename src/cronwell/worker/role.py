@@ -1,0 +1,143 @@
+"""The worker: claims executions of its pools, starts each on its instant, and keeps what came of it.
+
+Its services, in the order of starting; they stop in reverse, for these reasons:
+
+    completion   last to stop: every result that is known must be written
+    heartbeat    the lease must last as long as anything runs
+    watch, orders
+    attempts     stops by draining: hand back what is held, let the rest finish, then ask, then force
+    claiming     first to stop: nothing new
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from cronwell import errors, telemetry
+from cronwell.bus.port import Bus, orders_for, work_in
+from cronwell.config import WorkerSettings
+from cronwell.control.jobs import Jobs
+from cronwell.runtime.clock import Clock
+from cronwell.runtime.service import Loop, Service, Waker
+from cronwell.store.port import Claimed, Store
+from cronwell.targets.port import TargetRunner
+from cronwell.worker.catalog import Catalog
+from cronwell.worker.claiming import Claiming
+from cronwell.worker.completion import Completion
+from cronwell.worker.heartbeat import Heartbeat
+from cronwell.worker.lease import Lease
+from cronwell.worker.slots import Slots
+
+FORCED_STOP = timedelta(seconds=3)
+
+
+async def worker_services(
+    store: Store,
+    bus: Bus,
+    clock: Clock,
+    settings: WorkerSettings,
+    runners: Mapping[str, TargetRunner],
+    jobs: Jobs,
+    handlers: Sequence[str],
+) -> list[Service]:
+    """Enter the worker and return its services."""
+    claim_waker, order_waker = Waker(), Waker()
+    departures = Departures(jobs)
+    completion = Completion(store, settings)
+    slots = Slots(
+        runners,
+        completion,
+        store,
+        clock,
+        settings,
+        on_free=claim_waker.wake,
+        on_gone=departures.pause,
+    )
+    lease = Lease(store, clock, settings, handlers)
+    await lease.register()
+    heartbeat = Heartbeat(store, settings, lease, slots)
+    claiming = Claiming(store, clock, settings, lease, Catalog(store), slots)
+    orders = orders_for(lease.worker)
+
+    def hear(topic: str) -> None:
+        (order_waker if topic == orders else claim_waker).wake()
+
+    topics = [*(work_in(pool) for pool in settings.pools), orders]
+    failed = telemetry.service_failed
+    return [
+        completion,
+        Loop("heartbeat", heartbeat.beat, on_error=failed),
+        Loop("lease watch", heartbeat.watch, on_error=failed),
+        Loop("orders", heartbeat.obey, on_error=failed, waker=order_waker),
+        Attempts(slots, heartbeat, lease, completion, departures, settings),
+        bus.subscribe(topics, hear),
+        Loop("claiming", claiming.poll, on_error=failed, waker=claim_waker),
+    ]
+
+
+class Departures:
+    """Pauses the jobs whose target said that it is gone for good."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def pause(self, claimed: Claimed) -> None:
+        task = asyncio.create_task(self._pause(claimed), name="pause of a job that is gone")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def wait(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+
+    async def _pause(self, claimed: Claimed) -> None:
+        note = f"the target answered 410 Gone to execution {claimed.key}"
+        try:
+            await self._jobs.pause(claimed.tenant_id, str(claimed.key.job_id), note=note)
+        except Exception as error:  # noqa: BLE001  # the next attempt will say so again
+            telemetry.service_failed("pause of a job that is gone", error, 0.0)
+
+
+class Attempts(Service):
+    """Runs no loop of its own; its end is the worker's drain."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        heartbeat: Heartbeat,
+        lease: Lease,
+        completion: Completion,
+        departures: Departures,
+        settings: WorkerSettings,
+    ) -> None:
+        limit = settings.drain + settings.cancel_grace + FORCED_STOP + timedelta(seconds=5)
+        super().__init__("attempts", stop_deadline=limit)
+        self._slots = slots
+        self._heartbeat = heartbeat
+        self._lease = lease
+        self._completion = completion
+        self._departures = departures
+        self._settings = settings
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._stopped.wait()
+        self._heartbeat.is_draining = True
+        await self._heartbeat.hand_back_held()
+        if not await self._slots.wait_until_empty(self._settings.drain):
+            self._slots.ask_to_stop()
+            if not await self._slots.wait_until_empty(self._settings.cancel_grace + FORCED_STOP / 3):
+                self._slots.force()
+                await self._slots.wait_until_empty(FORCED_STOP)
+        await self._departures.wait()
+        try:
+            await self._lease.leave()
+        except errors.StoreUnavailable as error:
+            # The lease ends by itself.
+            telemetry.service_failed("leave", error, 0.0)
+
+    def stop(self) -> None:
+        self._stopped.set()

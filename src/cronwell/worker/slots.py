@@ -1,0 +1,219 @@
+"""A worker's places: attempts held on the wheel until their instant, then running, until their result is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+
+from cronwell import telemetry
+from cronwell.config import WorkerSettings
+from cronwell.model.execution import Result, State
+from cronwell.model.wheel import Wheel
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import Claimed, Ended, Store
+from cronwell.targets.port import Outcome, Signals, TargetRunner
+from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey
+from cronwell.worker.catalog import KnownJob
+from cronwell.worker.completion import Completion
+
+# Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
+BACKSTOP = timedelta(seconds=5)
+
+
+class Slots:
+    """Every attempt that this worker owns. All methods are called from the event loop's thread."""
+
+    def __init__(
+        self,
+        runners: Mapping[str, TargetRunner],
+        completion: Completion,
+        store: Store,
+        clock: Clock,
+        settings: WorkerSettings,
+        *,
+        on_free: Callable[[], None],
+        on_gone: Callable[[Claimed], None],
+    ) -> None:
+        self._runners = runners
+        self._completion = completion
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._on_free = on_free
+        self._on_gone = on_gone
+        self._wheel: Wheel[Attempt] = Wheel(time.monotonic())
+        self._attempts: dict[AttemptKey, Attempt] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    def __len__(self) -> int:
+        """Places taken: held, running, or waiting for their result to be kept."""
+        return len(self._attempts)
+
+    def __contains__(self, key: AttemptKey) -> bool:
+        return key in self._attempts
+
+    @property
+    def free(self) -> int:
+        return self._settings.concurrency - len(self._attempts)
+
+    def hold(self, claims: Iterable[tuple[Claimed, KnownJob]]) -> None:
+        """Keep claimed executions until their instant."""
+        for claimed, job in claims:
+            attempt = Attempt(claimed, job)
+            self._attempts[attempt.key] = attempt
+            attempt.timer = self._wheel.add(self._clock.monotonic_at(claimed.ready_at), attempt)
+        if self._attempts:
+            self._is_empty.clear()
+        self._start_due()
+
+    def news(self) -> list[Attempt]:
+        return [attempt for attempt in self._attempts.values() if attempt.has_news]
+
+    def cancel(self, key: AttemptKey) -> None:
+        """Stop an attempt that a user cancelled: one that is held at once, one that runs when it can."""
+        attempt = self._attempts.get(key)
+        if attempt is None or attempt.is_cancelled:
+            return
+        attempt.is_cancelled = True
+        if attempt.timer is not None and self._wheel.remove(attempt.timer):
+            self._finish(attempt, Outcome(Result.CANCELLED, error="cancelled before it started"))
+        elif attempt.signals is not None:
+            attempt.signals.cancelled.set()
+
+    def take_held(self) -> list[Attempt]:
+        """Take every attempt that has not started off the wheel, to hand them back."""
+        held = self._wheel.clear()
+        for attempt in held:
+            self._forget(attempt)
+        return held
+
+    def ask_to_stop(self) -> None:
+        """Let running attempts know that they should end."""
+        for attempt in self._attempts.values():
+            if attempt.signals is not None:
+                attempt.signals.cancelled.set()
+
+    def force(self) -> None:
+        """Cancel the tasks of attempts that still run; they are recorded as stopped with the worker."""
+        for attempt in list(self._attempts.values()):
+            if attempt.task is not None:
+                attempt.task.cancel()
+
+    def lose(self) -> int:
+        """The lease has ended: drop everything, record nothing."""
+        self._wheel.clear()
+        lost = list(self._attempts.values())
+        for attempt in lost:
+            attempt.is_lost = True
+            if attempt.signals is not None:
+                attempt.signals.cancelled.set()
+            if attempt.task is not None:
+                attempt.task.cancel()
+            self._forget(attempt)
+        return len(lost)
+
+    def sweep(self) -> None:
+        """Cancel the tasks of targets that broke their promise to return after their deadline."""
+        latest = time.monotonic() - (self._settings.cancel_grace + BACKSTOP).total_seconds()
+        for attempt in self._attempts.values():
+            if attempt.signals is not None and attempt.signals.deadline < latest and attempt.task is not None:
+                attempt.task.cancel()
+
+    async def wait_until_empty(self, timeout: timedelta) -> bool:
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                await self._is_empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _start_due(self) -> None:
+        """Start what is due and set the timer for the next instant."""
+        for attempt in self._wheel.advance(time.monotonic()):
+            attempt.timer = None
+            attempt.task = asyncio.create_task(self._run(attempt), name="attempt")
+        following = self._wheel.next_deadline()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if following is not None:
+            wait = max(0.0, following - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._start_due)
+
+    async def _run(self, attempt: Attempt) -> None:
+        claimed, spec = attempt.claimed, attempt.job.spec
+        attempt.started_at = self._clock.now()
+        began = time.monotonic()
+        telemetry.attempt_started(
+            priority=claimed.priority, lateness=max(attempt.started_at - claimed.ready_at, timedelta())
+        )
+
+        def report(progress: object) -> None:
+            attempt.progress = progress
+            attempt.has_news = True
+
+        attempt.signals = Signals(
+            deadline=began + spec.timeout.total_seconds(),
+            report=report,
+            cancel_grace=self._settings.cancel_grace,
+        )
+        attempt.has_news = True
+        kind = spec.target.kind
+        try:
+            outcome = await self._runners[kind].run(attempt.call(), attempt.signals)
+        except asyncio.CancelledError:
+            if attempt.is_lost:
+                raise
+            outcome = _overdue(attempt) if time.monotonic() > attempt.signals.deadline else STOPPED
+        except Exception as error:  # noqa: BLE001  # a target's own mistake is the attempt's failure, not the worker's
+            outcome = Outcome(Result.FAILED, error=f"{type(error).__name__}: {error}", error_kind="internal")
+        if attempt.is_lost:
+            return
+        telemetry.attempt_ended(
+            execution=str(claimed.key),
+            job=attempt.job.name,
+            target=kind,
+            result=outcome.result.value,
+            attempt=claimed.attempt,
+            took=timedelta(seconds=time.monotonic() - began),
+            error=outcome.error,
+        )
+        self._finish(attempt, outcome)
+        if outcome.pauses_job:
+            self._on_gone(claimed)
+
+    def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
+        ended = attempt.conclude(outcome, self._clock.now())
+        attempt.task = None
+        attempt.signals = None
+        self._completion.add(ended, lambda state: self._kept(attempt, ended, state))
+
+    def _kept(self, attempt: Attempt, ended: Ended, state: State | None) -> None:
+        """The commit has answered: the place is free."""
+        self._forget(attempt)
+        if state is State.FAILED:
+            telemetry.died(
+                execution=str(ended.key),
+                job=attempt.job.name,
+                attempts=attempt.claimed.attempt,
+                error=ended.error,
+            )
+
+    def _forget(self, attempt: Attempt) -> None:
+        if self._attempts.pop(attempt.key, None) is not None:
+            self._on_free()
+        if not self._attempts:
+            self._is_empty.set()
+
+
+def _overdue(attempt: Attempt) -> Outcome:
+    seconds = attempt.job.spec.timeout.total_seconds()
+    return Outcome(
+        Result.TIMED_OUT,
+        error=f"not ended {seconds:g} s after its start; stopped by force",
+        error_kind="timeout",
+    )
