@@ -146,6 +146,10 @@ class _Rule:
     has_days: bool = False
     """Whether `?` is a way to write `*` here."""
 
+    @property
+    def article(self) -> str:
+        return "an" if self.name == "hour" else "a"
+
 
 _RULES = (
     _Rule("second", 0, 59, "0-59, *, ranges 10-20, steps */15, lists 0,30"),
@@ -250,9 +254,11 @@ class _FieldReader:
 
     def _advise(self, text: str) -> str:
         if not text:
-            return f"a {self.rule.name} is missing"
+            return f"{self.rule.article} {self.rule.name} is missing"
         near = difflib.get_close_matches(text[:10], self.rule.names, 1, 0.5)
-        return f"{_show(text)} is not a {self.rule.name}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"{_show(text)} is not {self.rule.article} {self.rule.name}" + (
+            f"; did you mean {near[0]}?" if near else ""
+        )
 
     def _refuse(self, message: str, at: int) -> NoReturn:
         _refuse(message, self.column + at, f"{self.rule.name}: {self.rule.accepted}")

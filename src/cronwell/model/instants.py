@@ -31,8 +31,10 @@ def parse(text: str, zone: tzinfo | None = None) -> datetime:
         raise ValueError(f"{stripped[:_LONGEST_TEXT]!r} is not a time; write {ACCEPTED}")
     *whole, fraction, offset = match.groups(default="")
     year, month, day, hour, minute, second = (int(part or 0) for part in whole)
+    out_of_range = f"{stripped!r} is not between the years {EARLIEST.year} and {HORIZON.year - 1}"
+    # Judged twice: first what would overflow as UTC, then what the offset carries over the edge.
     if not EARLIEST.year <= year < HORIZON.year:
-        raise ValueError(f"{stripped!r} is not between the years {EARLIEST.year} and {HORIZON.year - 1}")
+        raise ValueError(out_of_range)
     try:
         wall = datetime(
             year, month, day, hour, minute, second, int(fraction[:6].ljust(6, "0")), _offset(offset) or zone
@@ -48,7 +50,10 @@ def parse(text: str, zone: tzinfo | None = None) -> datetime:
             f"{stripped!r} does not exist in {wall.tzinfo}: the clock jumps over it to {resumes:%H:%M}; "
             "choose another time or write the offset you mean"
         )
-    return wall.astimezone(UTC)
+    moment = wall.astimezone(UTC)
+    if not EARLIEST <= moment < HORIZON:
+        raise ValueError(out_of_range)
+    return moment
 
 
 def write(moment: datetime) -> str:
