@@ -156,12 +156,15 @@ def describe(
     settings, origins = _read(environ, file, overrides)
     lines = []
     for path, leaf in _leaves(Settings):
-        value: object = settings
-        for name in path.split("."):
-            value = getattr(value, name)
+        value = _value(settings, path)
         shown = "(set)" if path in SECRET_PATHS and value else value
         lines.append(Line(path, env_name(path), shown, origins.get(path, "default"), leaf.metadata["doc"]))
     return lines
+
+
+def as_environ(settings: Settings) -> dict[str, str]:
+    """Settings as environment variables, to hand them on to another process."""
+    return {env_name(path): write_value(_value(settings, path)) for path, _ in _leaves(Settings)}
 
 
 def env_name(path: str) -> str:
@@ -227,6 +230,13 @@ def _leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
             yield from _leaves(hints[each.name], f"{each.name}.")
         else:
             yield prefix + each.name, each
+
+
+def _value(settings: Settings, path: str) -> object:
+    value: object = settings
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
 
 
 def _build(kind: Any, prefix: str, values: Mapping[str, object]) -> Any:

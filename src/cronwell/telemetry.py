@@ -214,8 +214,8 @@ def execution_changed(change: str, *, execution: str, **facts: object) -> None:
     _log.info(f"execution {change}", execution=execution, **facts)
 
 
-def migrated(version: int, name: str) -> None:
-    _log.info("migrated", version=version, name=name)
+def migrated(step: str) -> None:
+    _log.info("migrated", step=step)
 
 
 def child_died(role: str, code: int, restart_in: float) -> None:

@@ -1,0 +1,96 @@
+"""An ASGI application as a service: uvicorn without its own ideas about signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import uvicorn
+
+from cronwell import errors
+from cronwell.runtime.service import Service
+
+
+class WebServer(Service):
+    """Serves an application on a host and port; stops by finishing the requests that are under way."""
+
+    def __init__(self, app: Any, host: str, port: int, *, drain: timedelta = timedelta(seconds=5)) -> None:
+        super().__init__("web server", stop_deadline=drain + timedelta(seconds=5))
+        self._socket = _bind(host, port)
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                timeout_graceful_shutdown=round(drain.total_seconds()),
+                backlog=2048,
+            )
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that is really listened on."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    async def run(self) -> None:
+        self._succeeded()
+        await self._server.serve(sockets=[self._socket])
+        self._socket.close()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The process has one place that listens for signals: runtime.service.
+        yield
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise errors.ConfigError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with CRONWELL_PORT or --port"
+        ) from None
+    bound.setblocking(False)
+    return bound
+
+
+async def first_answer(host: str, port: int, path: str, timeout: timedelta) -> bool:
+    """Wait until a GET of `path` is answered with 200; False when the time is over."""
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            while not await _is_answered(host, port, path):  # noqa: ASYNC110  # another process gets ready
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _is_answered(host: str, port: int, path: str) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        status = await reader.readline()
+        return status.split(b" ")[1:2] == [b"200"]
+    except OSError:
+        return False
+    finally:
+        writer.close()

@@ -1,0 +1,155 @@
+"""`cronwell up`: everything in one process tree, with a PostgreSQL of its own unless a database is named.
+
+The parent starts PostgreSQL, migrates, then starts one process per role and keeps them running. It stops them in reverse:
+the roles drain at once, then PostgreSQL shuts down, so that nothing is cut off and starting again finds all data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from cronwell import config, telemetry, wiring
+from cronwell.config import Settings
+from cronwell.runtime.embedded import EmbeddedPostgres
+from cronwell.runtime.service import Loop, Service, run_services
+from cronwell.runtime.supervisor import Child, watch_lifeline
+from cronwell.runtime.web import first_answer
+
+ROLES = ("scheduler", "worker", "api")
+CHECK_POSTGRES = timedelta(seconds=1)
+READY_WITHIN = timedelta(seconds=60)
+
+Say = Callable[[str], None]
+
+
+def run_up(settings: Settings, say: Say = print) -> int:
+    """Run everything until a signal and return the exit code. `say` tells people what is going on."""
+    telemetry.configure(settings.log, role="up")
+    embedded = None
+    if not settings.database.url:
+        say("Starting PostgreSQL …")
+        embedded = EmbeddedPostgres(settings.data_dir, report=lambda what: say(f"  {what}"))
+        url = embedded.start()
+        settings = dataclasses.replace(settings, database=dataclasses.replace(settings.database, url=url))
+    try:
+        for step in wiring.migrate(settings):
+            say(f"Migrated: {step}")
+        return asyncio.run(_run(settings, embedded, say))
+    finally:
+        if embedded is not None:
+            say("Stopping PostgreSQL …")
+            embedded.stop()
+            say("Stopped. All data is kept; start again any time.")
+
+
+async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) -> int:
+    stop = asyncio.Event()
+    watch_lifeline(stop)
+    services: list[Service] = []
+    if embedded is not None:
+        services.append(_keep_running(embedded))
+    environ = {**os.environ, **config.as_environ(settings), **_metrics(settings)}
+    drain = settings.worker.drain + settings.worker.cancel_grace + timedelta(seconds=15)
+    children = [
+        Child(
+            role,
+            [sys.executable, "-m", "cronwell", role],
+            environ,
+            on_death=telemetry.child_died,
+            stop_deadline=drain,
+        )
+        for role in ROLES
+    ]
+    group = Group(children, drain)
+    services.append(group)
+    announcing = asyncio.create_task(_announce(settings, children, embedded, say), name="banner")
+    try:
+        await run_services(services, stop=stop, on_stop=lambda why: say(f"\nStopping ({why}): draining …"))
+    finally:
+        announcing.cancel()
+    return 0
+
+
+class Group(Service):
+    """Children that stop together, so that a stop takes as long as the slowest and not as long as all."""
+
+    def __init__(self, children: list[Child], drain: timedelta) -> None:
+        super().__init__("roles", stop_deadline=drain + timedelta(seconds=5))
+        self._children = children
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for child in self._children:
+                group.create_task(child.run(), name=child.name)
+
+    def stop(self) -> None:
+        for child in self._children:
+            child.stop()
+
+
+def _keep_running(embedded: EmbeddedPostgres) -> Loop:
+    async def poll() -> timedelta:
+        if await asyncio.to_thread(embedded.ensure_running):
+            telemetry.child_died("PostgreSQL", -1, 0)
+        return CHECK_POSTGRES
+
+    return Loop("PostgreSQL", poll, on_error=telemetry.service_failed)
+
+
+def _metrics(settings: Settings) -> dict[str, str]:
+    """Let the roles' processes share one set of metrics, which the API serves."""
+    folder = settings.data_dir / "metrics"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return {"PROMETHEUS_MULTIPROC_DIR": str(Path(folder).absolute())}
+
+
+async def _announce(
+    settings: Settings, children: list[Child], embedded: EmbeddedPostgres | None, say: Say
+) -> None:
+    host = "127.0.0.1" if wiring.is_every_address(settings.host) else settings.host
+    if not await first_answer(host, settings.port, "/readyz", READY_WITHIN):
+        say(f"Not ready after {READY_WITHIN.total_seconds():.0f} s; the log above says why.")
+        return
+    for line in _banner(settings, host, children, embedded):
+        say(line)
+
+
+def _banner(
+    settings: Settings, host: str, children: list[Child], embedded: EmbeddedPostgres | None
+) -> list[str]:
+    address = f"http://{host}:{settings.port}"
+    pids = {child.name: child.pid for child in children}
+    database = (
+        f"embedded, in {settings.data_dir / 'postgres'} (pid {embedded.pid})"
+        if embedded is not None
+        else "yours, from CRONWELL_DATABASE_URL"
+    )
+    lines = [
+        "",
+        f"Cronwell is ready on {address}",
+        f"  API         {address}/v1  (pid {pids['api']}), interactive docs at {address}/docs",
+        f"  scheduler   pid {pids['scheduler']}",
+        f"  worker      pid {pids['worker']}, pool {', '.join(settings.worker.pools)}",
+        f"  PostgreSQL  {database}",
+    ]
+    if wiring.is_loopback(settings.host):
+        lines.append(
+            "  Webhooks may call this machine (127.0.0.1), because only this machine can reach the API."
+        )
+    lines += [
+        "",
+        "Make a first job:",
+        f"  curl {address}/v1/jobs -H 'content-type: application/json' \\",
+        f'    -d \'{{"name": "hello", "schedule": "*/10 * * * * *", "target": "{address}/healthz"}}\'',
+        "",
+        "Ctrl-C drains and stops everything.",
+    ]
+    return lines

@@ -1,0 +1,287 @@
+"""The composition root: what each process is made of. The only importer of implementations."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from cronwell import errors, telemetry
+from cronwell.api.app import create_app
+from cronwell.api.ops import create_ops_app
+from cronwell.api.services import Services
+from cronwell.bus.port import Bus
+from cronwell.bus.postgres import PostgresBus
+from cronwell.config import Settings
+from cronwell.control.executions import Executions
+from cronwell.control.jobs import Jobs
+from cronwell.control.outlook import Outlook
+from cronwell.coordination.postgres import PostgresLeases
+from cronwell.runtime.clock import DatabaseClock
+from cronwell.runtime.embedded import EmbeddedPostgres
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.service import Service, run_services
+from cronwell.runtime.supervisor import watch_lifeline
+from cronwell.runtime.web import WebServer
+from cronwell.scheduler.chores.port import Chore
+from cronwell.scheduler.chores.rescue import Rescue
+from cronwell.scheduler.chores.retention import Retention
+from cronwell.scheduler.chores.upkeep import Finishing, Resuming
+from cronwell.scheduler.role import scheduler_services
+from cronwell.scheduler.staging import Staging
+from cronwell.store.port import Store
+from cronwell.store.postgres import migrate as migrations
+from cronwell.store.postgres.store import PostgresStore
+from cronwell.targets.egress import Egress
+from cronwell.targets.handler import REGISTRY, HandlerRunner, load
+from cronwell.targets.http import HttpRunner
+from cronwell.targets.port import TargetRunner
+from cronwell.targets.shell import ShellRunner
+from cronwell.worker.role import worker_services
+
+_uvloop: Any = None
+with contextlib.suppress(ImportError):
+    _uvloop = importlib.import_module("uvloop")
+
+DEFAULT_TENANT = 1
+CONNECT_EVERY = 0.5
+STALE_AFTER = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What every role stands on."""
+
+    settings: Settings
+    database: Database
+    store: Store
+    clock: DatabaseClock
+    bus: Bus
+    jobs: Jobs
+
+    def services(self) -> list[Service]:
+        return [self.clock.keep_measured(self.database, on_error=telemetry.service_failed)]
+
+
+def run_api(settings: Settings) -> int:
+    """Serve the HTTP interface until a signal."""
+    return _run("api", settings, _api, is_hot=False)
+
+
+def run_scheduler(settings: Settings) -> int:
+    """Stage slots and do chores until a signal."""
+    return _run("scheduler", settings, _scheduler, is_hot=True)
+
+
+def run_worker(settings: Settings) -> int:
+    """Run executions until a signal."""
+    return _run("worker", settings, _worker, is_hot=True)
+
+
+def migrate(settings: Settings) -> list[str]:
+    """Bring the schema up to date and return what was applied."""
+    telemetry.configure(settings.log, role="migrate")
+
+    async def go(url: str) -> list[str]:
+        async with _database(settings, url, "migrate", is_hot=False) as database:
+            return [f"{step.version:04d} {step.name}" for step in await migrations.migrate(database)]
+
+    with _reachable_database(settings) as url:
+        applied: list[str] = _main(go(url))
+    for step in applied:
+        telemetry.migrated(step)
+    return applied
+
+
+def signing_secret(settings: Settings) -> str:
+    """The secret that deliveries are signed with."""
+
+    async def go(url: str) -> str:
+        async with _database(settings, url, "signing-secret", is_hot=False) as database:
+            return await PostgresStore(database).signing_secret(DEFAULT_TENANT)
+
+    with _reachable_database(settings) as url:
+        secret: str = _main(go(url))
+    return secret
+
+
+def database_url(settings: Settings) -> str:
+    """The address of the database; of the embedded one, if that is running."""
+    if settings.database.url:
+        return settings.database.url
+    embedded = EmbeddedPostgres(settings.data_dir)
+    if not embedded.is_running:
+        raise errors.ConfigError(
+            "no database: set CRONWELL_DATABASE_URL, or start `cronwell up`, which brings its own "
+            f"(none is running in {settings.data_dir})"
+        )
+    return embedded.url
+
+
+@contextlib.contextmanager
+def _reachable_database(settings: Settings) -> Iterator[str]:
+    """The database's address; an embedded one that is not running is started for the while."""
+    embedded = EmbeddedPostgres(settings.data_dir)
+    if settings.database.url or embedded.is_running:
+        yield database_url(settings)
+        return
+    yield embedded.start()
+    embedded.stop()
+
+
+def _main(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    # uvloop is not made for every platform; it is an installation's extra speed, not its need.
+    return asyncio.run(coroutine) if _uvloop is None else _uvloop.run(coroutine)
+
+
+def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
+    telemetry.configure(settings.log, role=role)
+
+    async def go() -> int:
+        stop = asyncio.Event()
+        watch_lifeline(stop)
+        async with _base(settings, role, is_hot=is_hot) as base, contextlib.AsyncExitStack() as stack:
+            built = await build(base, stack)
+            services = [*base.services(), *built]
+            if role != "api" and settings.ops_port:
+                app = create_ops_app(_readiness(base, lambda: services), base.store, base.clock)
+                services.append(WebServer(app, settings.host, settings.ops_port))
+            telemetry.started(role)
+            await run_services(services, stop=stop, on_stop=telemetry.stopping)
+        telemetry.stopped(role)
+        return 0
+
+    code: int = _main(go())
+    return code
+
+
+_Build = Callable[[Base, contextlib.AsyncExitStack], Awaitable[list[Service]]]
+
+
+async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
+    services: list[Service] = []
+    executions = Executions(base.store, base.bus, base.clock, base.settings, base.jobs)
+    app = create_app(
+        Services(
+            jobs=base.jobs,
+            executions=executions,
+            outlook=Outlook(base.store, base.clock, base.jobs),
+            store=base.store,
+            clock=base.clock,
+            settings=base.settings,
+            is_ready=_readiness(base, lambda: services),
+        )
+    )
+    services.append(WebServer(app, base.settings.host, base.settings.port))
+    return services
+
+
+async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
+    settings = base.settings
+    chores: list[Chore] = [
+        Retention(base.store, base.clock, settings.retention),
+        Rescue(base.store, base.clock),
+        Finishing(base.store, base.clock),
+        Resuming(base.store, base.clock, base.jobs),
+    ]
+    staging = Staging(base.store, base.clock, settings.scheduler)
+    return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))
+
+
+async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
+    settings = base.settings
+    load(settings.worker.imports)
+    limit = settings.worker.output_limit
+    runners: dict[str, TargetRunner] = {
+        "http": HttpRunner(settings.http, Egress(egress_networks(settings)), limit),
+        "shell": ShellRunner(settings.shell, limit),
+        "handler": HandlerRunner(limit),
+    }
+    for runner in runners.values():
+        stack.push_async_callback(runner.close)
+    return await worker_services(
+        base.store, base.bus, base.clock, settings.worker, runners, base.jobs, sorted(REGISTRY.names())
+    )
+
+
+def egress_networks(settings: Settings) -> tuple[str, ...]:
+    """The private networks that targets may reach. A service that only this machine can reach may call this machine."""
+    if is_loopback(settings.host):
+        return (*settings.egress_allow, "127.0.0.0/8", "::1/128")
+    return settings.egress_allow
+
+
+def is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def _base(settings: Settings, role: str, *, is_hot: bool) -> AsyncIterator[Base]:
+    url = database_url(settings)
+    async with _database(settings, url, role, is_hot=is_hot) as database:
+        missing = await migrations.pending(database)
+        if missing:
+            raise errors.ConfigError(
+                f"the database lacks migration {missing[0].version:04d} ({missing[0].name}); run `cronwell migrate`"
+            )
+        store = PostgresStore(database)
+        clock = await DatabaseClock.measured(database)
+        bus = PostgresBus(
+            database, url, can_listen=not settings.database.pooler, on_error=telemetry.service_failed
+        )
+        yield Base(settings, database, store, clock, bus, Jobs(store, bus, clock, settings))
+
+
+@contextlib.asynccontextmanager
+async def _database(settings: Settings, url: str, role: str, *, is_hot: bool) -> AsyncIterator[Database]:
+    database = await _connect(settings, url, role, is_hot=is_hot)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def _connect(settings: Settings, url: str, role: str, *, is_hot: bool) -> Database:
+    """Connect, waiting for a database that is not up yet."""
+    while True:
+        try:
+            return await Database.connect(
+                settings.database, url, application_name=f"cronwell {role}", is_hot=is_hot
+            )
+        except errors.StoreUnavailable as error:
+            telemetry.service_failed("connect", error, CONNECT_EVERY)
+            await asyncio.sleep(CONNECT_EVERY)
+
+
+def _readiness(base: Base, services: Callable[[], Sequence[Service]]) -> Callable[[], Awaitable[list[str]]]:
+    async def reasons() -> list[str]:
+        found = []
+        try:
+            async with asyncio.timeout(2):
+                await base.store.ping()
+        except (errors.StoreUnavailable, TimeoutError) as error:
+            found.append(f"the database does not answer: {error!r}")
+        for service in services():
+            age = service.last_success_age
+            if age is not None and age > STALE_AFTER and service.name in ("staging", "heartbeat", "claiming"):
+                found.append(f"{service.name} has not succeeded for {age.total_seconds():.0f} s")
+        return found
+
+    return reasons
