@@ -114,7 +114,7 @@ class Database:
         pool_size: int | None = None,
         is_hot: bool = False,
     ) -> Database:
-        """Open the pool with one connection and check the server's version. `is_hot`: see `_HOT`.
+        """Connect once, check the server's version, and open the pool. `is_hot`: see `_HOT`.
 
         Raises StoreUnavailable where the server does not answer, ConfigError where it never will: a wrong
         address, password or database, or a PostgreSQL that is too old.
@@ -122,32 +122,25 @@ class Database:
         largest = pool_size if pool_size is not None else settings.pool_size
         if largest < 1:
             raise errors.ConfigError("database.pool_size (CRONWELL_DATABASE_POOL_SIZE) must be at least 1")
+        pool: asyncpg.Pool[asyncpg.Record] = asyncpg.create_pool(
+            url,
+            # No connection is kept for its own sake: after a loss the next statement connects, and says so if it cannot.
+            min_size=0,
+            max_size=largest,
+            reset=_keep_session,
+            timeout=CONNECT_TIMEOUT.total_seconds(),
+            **_connection_options(settings, application_name, is_hot=is_hot),
+        )
         try:
-            pool: asyncpg.Pool[asyncpg.Record] = await asyncpg.create_pool(
-                url,
-                min_size=1,
-                max_size=largest,
-                reset=_keep_session,
-                timeout=CONNECT_TIMEOUT.total_seconds(),
-                **_connection_options(settings, application_name, is_hot=is_hot),
-            )
-        except (
-            asyncpg.InvalidAuthorizationSpecificationError,
-            asyncpg.InvalidCatalogNameError,
-            asyncpg.exceptions.ClientConfigurationError,
-            ValueError,
-        ) as error:
+            await pool
+            version = int(await pool.fetchval("select current_setting('server_version_num')")) // 10_000
+        except _WRONG_SETTINGS as error:
             raise errors.ConfigError(
                 f"database.url (CRONWELL_DATABASE_URL) cannot be used: {words_of(error)}"
             ) from error
         except _CLIENT_ERRORS as error:
             raise errors.StoreUnavailable(f"PostgreSQL does not answer: {words_of(error)}") from error
         database = cls(pool)
-        try:
-            version = int(await database.fetchval("select current_setting('server_version_num')")) // 10_000
-        except BaseException:
-            pool.terminate()
-            raise
         if version < OLDEST_SUPPORTED:
             await database.close()
             raise errors.ConfigError(
@@ -201,11 +194,10 @@ class Database:
 
     async def close(self) -> None:
         """Close every connection, waiting a little for those that are in use."""
-        try:
+        with contextlib.suppress(*_CLIENT_ERRORS):
+            # Cut short, asyncpg ends what is left by force.
             async with asyncio.timeout(CLIENT_MARGIN.total_seconds()):
                 await self._pool.close()
-        except (TimeoutError, *_CLIENT_ERRORS):
-            self._pool.terminate()
 
     @contextlib.asynccontextmanager
     async def _statement(self) -> AsyncIterator[_Raw]:
@@ -266,6 +258,14 @@ def words_of(error: BaseException) -> str:
 # What asyncpg raises when the trouble is not the caller's SQL. TimeoutError is an OSError.
 _CLIENT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
+# What it raises when connecting can never succeed. A port that is no number is a plain ValueError.
+_WRONG_SETTINGS = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.exceptions.ClientConfigurationError,
+    ValueError,
+)
+
 
 class _Translated:
     """Turn the loss of the connection into `lost`, and a server that gave up into StoreUnavailable."""
@@ -282,7 +282,7 @@ class _Translated:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not isinstance(error, _CLIENT_ERRORS) or isinstance(error, asyncpg.DataError):
+        if not isinstance(error, _CLIENT_ERRORS):
             return
         if _is_loss(error, is_closed=_is_closed(self._raw)):
             raise self._lost(f"the connection to PostgreSQL was lost: {words_of(error)}") from error
