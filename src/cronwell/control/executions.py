@@ -106,7 +106,9 @@ class Executions:
     async def page(
         self, tenant_id: int, where: ExecutionFilter, *, cursor: str | None, limit: int
     ) -> Page[ExecutionView]:
-        """Executions, newest slot first."""
+        """Executions, newest slot first. Slots ahead are left out, unless a state or an end is asked for."""
+        if where.to_slot is None and where.states is None:
+            where = dataclasses.replace(where, to_slot=self._clock.now() + timedelta(microseconds=1))
         place = read_cursor(cursor, 1)
         after = None
         if place is not None:

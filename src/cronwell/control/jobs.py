@@ -16,6 +16,7 @@ from cronwell import errors, telemetry
 from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
 from cronwell.control.definitions import Definition, Kept, judge, warn
+from cronwell.control.drafts import as_stored, merge, new_job, priority_of, read_id
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import (
@@ -206,7 +207,7 @@ class Jobs:
         if reference.startswith("name:"):
             job_id = await self._store.find_job(tenant_id, reference.removeprefix("name:"))
         else:
-            job_id = _read_id(reference)
+            job_id = read_id(reference)
         job = None
         if job_id is not None:
             job = await self._store.get_job(tenant_id, job_id, self._clock.now())
@@ -243,7 +244,7 @@ class Jobs:
                 move = first_move(
                     definition.plan, job_id, tenant_id, 1, now=now, settings=self._settings.scheduler
                 )
-            prepared.append((_new_job(tenant_id, job_id, definition, move), move))
+            prepared.append((new_job(tenant_id, job_id, definition, move), move))
         added = await transaction.insert_jobs([job for job, _ in prepared], now)
         await transaction.record(
             [move for job, move in prepared if move is not None and job.id in added], now
@@ -251,7 +252,7 @@ class Jobs:
         results: list[tuple[JobView, Move | None] | errors.UserError] = []
         for place, (job, move) in enumerate(prepared):
             if job.id in added:
-                shown = job_view(_as_stored(job, move, now), warnings=warnings[place] if warnings else None)
+                shown = job_view(as_stored(job, move, now), warnings=warnings[place] if warnings else None)
                 results.append((shown, move))
             else:
                 results.append(
@@ -288,7 +289,7 @@ class Jobs:
         self, transaction: Transaction, job: Job, definition: Definition, now: datetime
     ) -> tuple[list[Touched], Move | None]:
         """Write the new definition, its cursor and its staged slots."""
-        new = _new_job(job.tenant_id, job.id, definition, None)
+        new = new_job(job.tenant_id, job.id, definition, None)
         is_paused = job.state == "paused"
         was_finished = job.state == "finished" and definition.plan is None
         state = "paused" if is_paused else "finished" if was_finished else "active"
@@ -308,7 +309,7 @@ class Jobs:
                 await transaction.record([move], now)
             cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical())
             await transaction.put_cursor(cursor, None if move is None else move.next_slot, is_held=False)
-        priority = plan.priority if plan is not None else _priority(definition)
+        priority = plan.priority if plan is not None else priority_of(definition)
         return await transaction.rebase_open(new, revision, priority), move
 
     async def _withhold(
@@ -352,66 +353,3 @@ class Jobs:
         }
         if topics:
             await self._bus.publish(topics)
-
-
-def merge(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `changes` into `raw` as RFC 7396 says."""
-    merged = dict(raw)
-    for name, value in changes.items():
-        if value is None:
-            merged.pop(name, None)
-        elif isinstance(value, Mapping):
-            below = merged.get(name)
-            merged[name] = merge(below if isinstance(below, Mapping) else {}, value)
-        else:
-            merged[name] = value
-    return merged
-
-
-def _priority(definition: Definition) -> int:
-    return ("high", "normal", "low").index(definition.spec.priority)
-
-
-def _read_id(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
-def _new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | None) -> NewJob:
-    return NewJob(
-        tenant_id=tenant_id,
-        id=job_id,
-        name=definition.spec.name,
-        pool=definition.spec.pool,
-        target_kind=definition.spec.target.kind,
-        tags=definition.tags,
-        spec=definition.text,
-        plan=None if definition.plan is None else definition.plan.canonical(),
-        next_slot=None if move is None else move.next_slot,
-    )
-
-
-def _as_stored(job: NewJob, move: Move | None, now: datetime) -> Job:
-    """The job as a read would find it, just after it was added."""
-    ahead = [each.ready_at for each in move.planned] if move is not None else []
-    return Job(
-        tenant_id=job.tenant_id,
-        id=job.id,
-        name=job.name,
-        state="active",
-        revision=1,
-        pool=job.pool,
-        target_kind=job.target_kind,
-        spec=job.spec,
-        pause_note=None,
-        paused_at=None,
-        paused_until=None,
-        created_at=now,
-        updated_at=now,
-        deleted_at=None,
-        next_slot=job.next_slot,
-        plan=job.plan,
-        staged_at=min(ahead, default=None),
-    )

@@ -1,0 +1,74 @@
+"""Definitions on their way into the store: merged, made into rows, and shown before they are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from cronwell.control.definitions import Definition
+from cronwell.store.port import Job, Move, NewJob
+
+
+def merge(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `changes` into `raw` as RFC 7396 says."""
+    merged = dict(raw)
+    for name, value in changes.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, Mapping):
+            below = merged.get(name)
+            merged[name] = merge(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def priority_of(definition: Definition) -> int:
+    return ("high", "normal", "low").index(definition.spec.priority)
+
+
+def read_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | None) -> NewJob:
+    return NewJob(
+        tenant_id=tenant_id,
+        id=job_id,
+        name=definition.spec.name,
+        pool=definition.spec.pool,
+        target_kind=definition.spec.target.kind,
+        tags=definition.tags,
+        spec=definition.text,
+        plan=None if definition.plan is None else definition.plan.canonical(),
+        next_slot=None if move is None else move.next_slot,
+    )
+
+
+def as_stored(job: NewJob, move: Move | None, now: datetime) -> Job:
+    """The job as a read would find it, just after it was added."""
+    ahead = [each.ready_at for each in move.planned] if move is not None else []
+    return Job(
+        tenant_id=job.tenant_id,
+        id=job.id,
+        name=job.name,
+        state="active",
+        revision=1,
+        pool=job.pool,
+        target_kind=job.target_kind,
+        spec=job.spec,
+        pause_note=None,
+        paused_at=None,
+        paused_until=None,
+        created_at=now,
+        updated_at=now,
+        deleted_at=None,
+        next_slot=job.next_slot,
+        plan=job.plan,
+        staged_at=min(ahead, default=None),
+    )

@@ -1,0 +1,268 @@
+"""What goes into the store and comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from cronwell.model.execution import ExecutionKey, Kind, Result, State
+from cronwell.model.planning import PlannedSlot, SkippedRange
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be added. `spec` is the definition as JSON text; without a schedule there is no plan."""
+
+    tenant_id: int
+    id: UUID
+    name: str
+    pool: str
+    target_kind: str
+    tags: str
+    spec: str
+    plan: str | None
+    next_slot: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it is kept, with its cursor."""
+
+    tenant_id: int
+    id: UUID
+    name: str
+    state: str
+    revision: int
+    pool: str
+    target_kind: str
+    spec: str
+    pause_note: str | None
+    paused_at: datetime | None
+    paused_until: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    deleted_at: datetime | None
+    next_slot: datetime | None
+    """The first slot that is not staged yet."""
+    plan: str | None
+    staged_at: datetime | None
+    """When the next staged slot becomes ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    state: str | None = None
+    name_prefix: str | None = None
+    tags: dict[str, str] | None = None
+    pool: str | None = None
+    target_kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a job stands, as staging locks it."""
+
+    tenant_id: int
+    job_id: UUID
+    revision: int
+    next_slot: datetime
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step of a cursor, with the verdicts of the slots that it passes."""
+
+    cursor: Cursor
+    planned: Sequence[PlannedSlot]
+    ranges: Sequence[SkippedRange]
+    next_slot: datetime | None
+    pool: str
+    priority: int
+    running_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An execution that a worker now owns, until its fence is passed on."""
+
+    tenant_id: int
+    key: ExecutionKey
+    ready_at: datetime
+    attempt: int
+    fence: int
+    revision: int
+    priority: int
+    payload: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a worker knows of a job."""
+
+    tenant_id: int
+    job_id: UUID
+    name: str
+    revision: int
+    state: str
+    spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended and what the execution becomes."""
+
+    tenant_id: int
+    key: ExecutionKey
+    fence: int
+    state: State
+    result: Result
+    started_at: datetime | None
+    finished_at: datetime
+    ready_at: datetime | None = None
+    """When the next attempt is due, where `state` is retrying."""
+    error_kind: str | None = None
+    error: str | None = None
+    output: str | None = None
+    output_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a running attempt has to tell."""
+
+    tenant_id: int
+    key: ExecutionKey
+    fence: int
+    started_at: datetime
+    progress: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """An unfinished execution that a change of its job reached."""
+
+    state: State
+    ready_at: datetime
+    worker: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """An execution whose worker is gone."""
+
+    tenant_id: int
+    key: ExecutionKey
+    fence: int
+    attempt: int
+    started_at: datetime | None
+    worker: UUID
+    is_cancelled: bool
+    spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An execution as it is kept."""
+
+    tenant_id: int
+    key: ExecutionKey
+    job_name: str
+    state: State
+    ready_at: datetime
+    fence: int
+    attempt: int
+    revision: int
+    priority: int
+    pool: str
+    worker: UUID | None
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested_at: datetime | None
+    reason: str | None
+    error_kind: str | None
+    error: str | None
+    output: str | None
+    output_truncated: bool
+    payload: str | None
+    progress: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that did not succeed."""
+
+    attempt: int
+    fence: int
+    result: Result
+    worker: UUID | None
+    ready_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime
+    error_kind: str | None
+    error: str | None
+    output: str | None
+    output_truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFilter:
+    job_id: UUID | None = None
+    states: tuple[State, ...] | None = None
+    from_slot: datetime | None = None
+    to_slot: datetime | None = None
+    worker: UUID | None = None
+    text: str | None = None
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewExecution:
+    """An execution that somebody asks for."""
+
+    tenant_id: int
+    key: ExecutionKey
+    ready_at: datetime
+    revision: int
+    priority: int
+    running_limit: int | None
+    pool: str
+    payload: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    id: UUID
+    name: str
+    state: str
+    version: str
+    pools: tuple[str, ...]
+    handlers: tuple[str, ...]
+    concurrency: int
+    running: int
+    started_at: datetime
+    heartbeat_at: datetime
+    lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is due and waits, in one pool."""
+
+    pool: str
+    depth: int
+    oldest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered to a request that carried an Idempotency-Key."""
+
+    fingerprint: bytes
+    status: int
+    body: str
