@@ -1,11 +1,141 @@
-"""The command line's front door: `cronwell` and `python -m cronwell` start here."""
+"""The command line's front door: `cronwell` and `python -m cronwell` start here.
+
+Each group of commands has a file of its own. What they need beyond Typer is imported when a command runs, so that
+`cronwell --help` and a typing error are answered at once.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import NoReturn
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cronwell import __version__
+from cronwell.cli import bench, dead_letters, executions, jobs, roles, settings
+from cronwell.cli.cluster import cluster
+from cronwell.cli.failures import MEANINGS, ExitCode, Failure
+from cronwell.cli.preview import preview
+from cronwell.cli.screen import Screen
+from cronwell.cli.session import Session
+from cronwell.errors import ConfigError, StoreUnavailable
+
+_ANYWHERE = ("--url", "--config")
+EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
 
-def run() -> NoReturn:
-    """Refuse every command, with a reason, until the first one exists."""
-    sys.exit("cronwell: this build has no commands yet")
+class Front(TyperGroup):
+    """The outermost group: global options may stand anywhere, and failures become messages and exit codes."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _hoisted(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Failure as failure:
+            _tell(ctx, failure)
+            raise typer.Exit(failure.code) from None
+        except (ConfigError, StoreUnavailable) as error:
+            code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+            _tell(ctx, Failure(str(error), code))
+            raise typer.Exit(code) from None
+        except KeyboardInterrupt:
+            # The shell's ^C stands on this line.
+            print(file=sys.stderr)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+app = typer.Typer(
+    name="cronwell",
+    cls=Front,
+    epilog=EPILOG,
+    no_args_is_help=True,
+    # Typer's own boxes cost 0.3 s of imports at each --help (measured), and do not survive a narrow terminal.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
+)
+
+
+def run() -> None:
+    """Run the command that the process was started with."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character still gets the rest of the line.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # typed as TextIO, is a TextIOWrapper
+    app(prog_name="cronwell")
+
+
+@app.callback()
+def front(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="The API to talk to (CRONWELL_URL; default: host and port settings)."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A settings file in TOML (CRONWELL_CONFIG)."),
+    ] = None,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Cron for a fleet: jobs fire on the instant, once in effect.
+
+    Start everything with `cronwell up`. Every command that reads takes --json.
+    """
+    context.obj = Session(config_file=config, url=url)
+
+
+app.command()(roles.up)
+app.command()(roles.api)
+app.command()(roles.scheduler)
+app.command()(roles.worker)
+app.command()(roles.migrate)
+app.command("signing-secret")(roles.signing_secret)
+app.add_typer(settings.app, name="config")
+app.add_typer(jobs.app, name="job")
+app.add_typer(executions.app, name="execution")
+app.add_typer(dead_letters.app, name="dead-letters")
+app.command()(preview)
+app.command()(cluster)
+app.add_typer(bench.app, name="bench")
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"cronwell {__version__}")
+        raise typer.Exit
+
+
+def _hoisted(args: list[str]) -> list[str]:
+    """Move the global options, wherever they were written, before the command; `--` ends the options."""
+    front: list[str] = []
+    rest: list[str] = []
+    place = 0
+    while place < len(args):
+        arg = args[place]
+        if arg == "--":
+            return [*front, *rest, *args[place:]]
+        if arg in _ANYWHERE:
+            front += args[place : place + 2]
+            place += 2
+            continue
+        (front if arg.startswith(tuple(f"{name}=" for name in _ANYWHERE)) else rest).append(arg)
+        place += 1
+    return [*front, *rest]
+
+
+def _tell(context: Any, failure: Failure) -> None:
+    here = context.obj
+    if isinstance(here, Session) and here.as_json:
+        print(json.dumps(failure.document(), ensure_ascii=False), file=sys.stderr)
+        return
+    Screen().remark(f"Error: {failure}", style="red")

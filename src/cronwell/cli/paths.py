@@ -1,0 +1,31 @@
+"""Where the API keeps what a user names on the command line."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+from uuid import UUID
+
+
+def job_reference(given: str) -> str:
+    """A job as the API names it: its id, or `name:` and its name. A name may be given alone."""
+    return given if _is_uuid(given) else "name:" + given.removeprefix("name:")
+
+
+def job_path(given: str) -> str:
+    return f"/v1/jobs/{quote(job_reference(given), safe=':')}"
+
+
+def execution_path(execution_id: str) -> str:
+    return f"/v1/executions/{quote(execution_id, safe='')}"
+
+
+def dead_letter_path(execution_id: str) -> str:
+    return f"/v1/dead-letters/{quote(execution_id, safe='')}"
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
