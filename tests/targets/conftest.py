@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import uvloop
@@ -25,8 +25,8 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-def traces() -> Iterator[Traces]:
+async def traces() -> AsyncIterator[Traces]:
     """Fails the test if it leaves a process, a thread or an open file behind."""
     found = Traces()
     yield found
-    assert found.left() == []
+    assert await found.left() == []

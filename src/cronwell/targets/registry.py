@@ -215,16 +215,13 @@ def load(modules: Sequence[str]) -> None:
 
 
 def _explain_import(module: str, error: BaseException) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
-        looks_like_path = "/" in module or module.endswith(".py")
+    said = f"cannot import {module!r} for its handlers"
+    if "/" in module or module.endswith(".py"):
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")
-        advice = (
-            f"write its dotted name: {dotted}"
-            if looks_like_path
-            else f"looked in {Path.cwd()} and in sys.path"
-        )
-        return f"cannot import {module!r} for its handlers: there is no module {error.name!r}; {advice}"
-    return f"cannot import {module!r} for its handlers: {type(error).__name__}: {error}"
+        return f"{said}: it is a path; write its dotted name: {dotted}"
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+        return f"{said}: there is no module {error.name!r}; looked in {Path.cwd()} and along sys.path"
+    return f"{said}: {type(error).__name__}: {error}"
 
 
 def _inspect(function: Callable[..., Any], name: str | None) -> Handler:

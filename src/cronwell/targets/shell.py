@@ -36,8 +36,15 @@ _KEPT_VARIABLES = {
 class ShellRunner:
     """Carry out shell attempts, if this installation allows them."""
 
-    def __init__(self, settings: config.ShellSettings, output_limit: int) -> None:
+    def __init__(
+        self,
+        settings: config.ShellSettings,
+        output_limit: int,
+        *,
+        timeout_grace: timedelta = TIMEOUT_GRACE,
+    ) -> None:
         self._settings = settings
+        self._timeout_grace = timeout_grace
         self._output_limit = output_limit
 
     async def run(self, call: Call, signals: Signals) -> Outcome:
@@ -63,7 +70,8 @@ class ShellRunner:
         try:
             reason = await stopping.ended_or_stopped(group.exited, signals)
             if reason is not None:
-                await group.stop(TIMEOUT_GRACE if reason is Result.TIMED_OUT else signals.cancel_grace)
+                is_late = reason is Result.TIMED_OUT
+                await group.stop(self._timeout_grace if is_late else signals.cancel_grace)
             else:
                 await group.finish()
         finally:
