@@ -19,7 +19,7 @@ from cronwell.control.jobs import Jobs
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import wait_until_started
 from cronwell.control.views import ExecutionDetail, ExecutionView, Page, execution_detail, execution_view
-from cronwell.model.execution import OPEN, TERMINAL, ExecutionKey, Kind, State
+from cronwell.model.execution import TERMINAL, ExecutionKey, Kind, State
 from cronwell.model.job import JobSpec, check_json
 from cronwell.model.planning import PRIORITIES
 from cronwell.runtime.clock import Clock
@@ -66,7 +66,7 @@ class Executions:
                 raise errors.NotFound(f"job {job.name!r} is deleted")
             now = self._clock.now()
             if limit is not None:
-                await self._check_overlap(tenant_id, job.name, job.id, limit)
+                _check_overlap(await transaction.unfinished(tenant_id, job.id, now, limit), job.name, limit)
             new = NewExecution(
                 tenant_id=tenant_id,
                 key=ExecutionKey(job.id, Kind.MANUAL, now),
@@ -187,18 +187,13 @@ class Executions:
                 break
         telemetry.execution_changed("dead letters redriven", execution="", count=total)
 
-    async def _check_overlap(self, tenant_id: int, name: str, job_id: Any, limit: int) -> None:
-        unfinished = await self._store.list_executions(
-            tenant_id,
-            ExecutionFilter(job_id=job_id, states=tuple(OPEN), to_slot=self._clock.now()),
-            None,
-            limit,
+
+def _check_overlap(unfinished: list[ExecutionKey], name: str, limit: int) -> None:
+    if len(unfinished) >= limit:
+        raise errors.IllegalState(
+            f"job {name!r} has {len(unfinished)} unfinished execution(s), e.g. {unfinished[0]}, and allows "
+            f'{limit}; wait for it, cancel it, or trigger with {{"overlap": "allow"}}'
         )
-        if len(unfinished) >= limit:
-            raise errors.IllegalState(
-                f"job {name!r} has {len(unfinished)} unfinished execution(s), e.g. {unfinished[0].key}, and allows "
-                f'{limit}; wait for it, cancel it, or trigger with {{"overlap": "allow"}}'
-            )
 
 
 def _as_stored(new: NewExecution, job_name: str) -> Execution:

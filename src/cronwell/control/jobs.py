@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
+from urllib.parse import quote
 from uuid import UUID
 
 import orjson
@@ -188,12 +189,13 @@ class Jobs:
         await self._announce([move])
         return await self._view(tenant_id, locked.id)
 
-    async def delete(self, tenant_id: int, reference: str) -> None:
+    async def delete(self, tenant_id: int, reference: str, *, revision: int | None = None) -> None:
         """Stop a job for good; its history stays until retention takes it."""
         job = await self.find(tenant_id, reference)
         now = self._clock.now()
         async with self._store.transaction() as transaction:
             locked = await self._locked(transaction, job)
+            _check_revision(locked, revision)
             touched = await self._withhold(transaction, locked, "deleted", now)
             await transaction.keep_revision(tenant_id, locked.id, now)
             await transaction.set_job_state(tenant_id, locked.id, "deleted", now)
@@ -257,7 +259,8 @@ class Jobs:
             else:
                 results.append(
                     errors.NameTaken(
-                        f"another job is named {job.name!r}; change that one with PUT /v1/jobs/name:{job.name}"
+                        f"another job is named {job.name!r}; change that one with "
+                        f"PUT /v1/jobs/name:{quote(job.name, safe='')}"
                     )
                 )
         return results
@@ -267,10 +270,7 @@ class Jobs:
         workers = await self._store.list_workers(self._clock.now())
         async with self._store.transaction() as transaction:
             locked = await self._locked(transaction, job)
-            if revision is not None and revision != locked.revision:
-                raise errors.RevisionMismatch(
-                    f"If-Match says revision {revision}, but the job is at {locked.revision}; read it again first"
-                )
+            _check_revision(locked, revision)
             now = self._clock.now()
             raw = orjson.loads(locked.spec)
             kept = Kept(raw, None if locked.plan is None else load_plan(locked.plan).schedule)
@@ -353,3 +353,10 @@ class Jobs:
         }
         if topics:
             await self._bus.publish(topics)
+
+
+def _check_revision(job: Job, revision: int | None) -> None:
+    if revision is not None and revision != job.revision:
+        raise errors.RevisionMismatch(
+            f"If-Match says revision {revision}, but the job is at {job.revision}; read it again first"
+        )

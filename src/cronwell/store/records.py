@@ -218,6 +218,8 @@ class ExecutionFilter:
     worker: UUID | None = None
     text: str | None = None
     kind: Kind | None = None
+    keys: tuple[ExecutionKey, ...] | None = None
+    """Only these; for a redrive."""
 
 
 @dataclass(frozen=True, slots=True)

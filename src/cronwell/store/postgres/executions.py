@@ -154,6 +154,11 @@ class ExecutionRows:
             rate,
             start,
             dead_by,
+            *(
+                (None, None, None)
+                if where.keys is None
+                else columns(((key.job_id, key.kind, key.slot) for key in where.keys), 3)
+            ),
         )
         return [row["pool"] for row in rows]
 

@@ -184,6 +184,17 @@ where worker = $1
     and state = 'running'
     and cancel_requested_at is not null
 
+-- name: unfinished
+-- The executions of a job whose slot has come and that have not ended, newest first.
+select job_id, kind, slot
+from executions
+where tenant_id = $1
+    and job_id = $2
+    and slot <= $3
+    and state in ('pending', 'running', 'retrying')
+order by slot desc
+limit $4
+
 -- name: insert_execution
 -- Add an execution that was asked for, rather than scheduled.
 insert into executions (
@@ -291,6 +302,13 @@ with dead as (
             and ($4::timestamptz is null or e.slot < $4)
             and ($5::text is null or e.error ilike $5)
             and e.finished_at <= $9
+            and (
+                $10::uuid[] is null
+                or (e.job_id, e.kind, e.slot) in (
+                    select job_id, kind, slot
+                    from unnest($10::uuid[], $11::execution_kind[], $12::timestamptz[]) as named (job_id, kind, slot)
+                )
+            )
         order by e.slot
         limit $6
         for update of e skip locked

@@ -10,11 +10,11 @@ from uuid import UUID
 import asyncpg
 
 from cronwell import errors
-from cronwell.model.execution import State
+from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.shards import shard_of
 from cronwell.runtime.postgres import Connection, load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
-from cronwell.store.postgres.rows import columns, cursor_of, job_of, touched_of
+from cronwell.store.postgres.rows import columns, cursor_of, job_of, key_of, touched_of
 
 _HERE = Path(__file__).parent
 _JOBS = load_statements(_HERE / "jobs.sql")
@@ -115,6 +115,10 @@ class PostgresTransaction:
             _JOBS["rebase_open"], job.tenant_id, job.id, revision, job.pool, priority
         )
         return [touched_of(row) for row in rows]
+
+    async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
+        rows = await self._connection.fetch(_EXECUTIONS["unfinished"], tenant_id, job_id, now, limit)
+        return [key_of(row) for row in rows]
 
     async def insert_execution(self, new: NewExecution) -> bool:
         await self._ensure_days([new.key.slot])
