@@ -224,6 +224,21 @@ def child_died(role: str, code: int, restart_in: float) -> None:
     )
 
 
+def queue(pool: str, *, depth: int, oldest: timedelta) -> None:
+    """How much is due and waits in a pool."""
+    DEPTH.labels(pool).set(depth)
+    OLDEST.labels(pool).set(oldest.total_seconds())
+
+
+def heartbeat_age(oldest: timedelta) -> None:
+    HEARTBEAT_AGE.set(oldest.total_seconds())
+
+
+def request_began(request_id: str) -> None:
+    """What this request leads to is logged with its id."""
+    structlog.contextvars.bind_contextvars(request_id=request_id)
+
+
 def request_answered(*, method: str, route: str, status: int, took: timedelta) -> None:
     REQUESTS.labels(method, route, str(status)).observe(took.total_seconds())
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class View(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class Page(View, Generic[T]):

@@ -66,7 +66,9 @@ StrictDuration = Annotated[Duration, BeforeValidator(_refuse_booleans_and_number
 class Part(BaseModel):
     """What every part of a job shares: it cannot be changed, and it refuses fields it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", str_max_length=100_000, use_attribute_docstrings=True
+    )
 
 
 class HttpTarget(Part):
@@ -207,11 +209,8 @@ class JobSpec(Part):
     )
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     window: Annotated[str, StringConstraints(min_length=1, max_length=32)] | None = None
-    target: Annotated[Target, BeforeValidator(_read_target)] = Field(
-        json_schema_extra={
-            "anyOf": [{"type": "string", "format": "uri"}, {"$ref": "#/components/schemas/Target"}]
-        }
-    )
+    target: Annotated[Target, BeforeValidator(_read_target, json_schema_input_type=str | Target)]
+    """What to call: one of the kinds, or a URL, which is an http POST to it."""
     payload: Any = None
     retry: RetryPolicy = RetryPolicy()
     timeout: StrictDuration = timedelta(minutes=10)
