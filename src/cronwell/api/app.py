@@ -1,0 +1,39 @@
+"""The HTTP interface, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter, FastAPI
+
+from cronwell import __version__
+from cronwell.api import docs, openapi, problems
+from cronwell.api.edge import Edge
+from cronwell.api.metrics import Scrapes
+from cronwell.api.routes import cluster, executions, health, jobs, schedules
+from cronwell.api.services import Services
+
+
+def create_app(services: Services) -> FastAPI:
+    """Make the whole interface; it holds no connection and no task of its own."""
+    app = assemble((jobs.router, executions.router, schedules.router, cluster.router, health.router))
+    app.state.services = services
+    app.state.is_ready = services.is_ready
+    app.state.scrapes = Scrapes(services.store, services.clock)
+    document = openapi.document(app, largest_page=services.settings.limits.page)
+    app.router.routes.extend(docs.routes(document))
+    return app
+
+
+def assemble(routers: Iterable[APIRouter]) -> FastAPI:
+    """Make an application of these routes, with our errors and our edge."""
+    app = FastAPI(
+        title="Cronwell",
+        version=__version__,
+        openapi_url=None,  # the document is made once, not at the first request
+        redirect_slashes=False,
+        routes=[route for router in routers for route in router.routes],
+    )
+    problems.install(app)
+    app.add_middleware(Edge)
+    return app

@@ -1,0 +1,116 @@
+"""Bodies that the HTTP interface takes and gives beside jobs and executions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cronwell.api.problems import Problem
+from cronwell.control.views import Moment, View, WorkerView
+
+_TIME = {"format": "date-time"}
+
+Time = Annotated[str, Field(json_schema_extra=_TIME)]
+
+
+class Asked(BaseModel):
+    """A body whose unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Pause(Asked):
+    note: Annotated[str, Field(max_length=2000)] | None = None
+    """Why, for those who find the job paused."""
+    until: Time | None = None
+    """When the job resumes by itself."""
+
+
+class Resume(Asked):
+    fire_missed: Literal["none", "last", "all"] = "none"
+    """What to do with the slots that the pause passed over."""
+
+
+class Trigger(Asked):
+    payload: Any = None
+    """In place of the job's own payload, where it is given."""
+    overlap: Literal["allow"] | None = None
+    """`allow` starts it whatever else of the job is unfinished."""
+
+
+class Redrive(Asked):
+    """Which dead letters to retry: those of `ids`, or all that match the rest."""
+
+    ids: (
+        Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=1000)] | None
+    ) = None
+    job: Annotated[str, Field(max_length=300)] | None = None
+    """A job's id, or `name:` and its name."""
+    from_: Annotated[Time | None, Field(alias="from")] = None
+    to: Time | None = None
+    q: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Text that the error contains."""
+    rate: Annotated[float, Field(gt=0, le=100_000, strict=True)] = 100
+    """How many become ready each second."""
+    limit: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 10_000
+    """How many at the most; oldest first."""
+
+
+class Redriven(View):
+    count: int
+
+
+class PreviewAsked(Asked):
+    schedule: str | dict[str, Any]
+    timezone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    window: Annotated[str, Field(min_length=1, max_length=32)] | None = None
+    after: Time | None = None
+    """Slots after this time; by default, now."""
+    count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 10
+
+
+class Deleted(View):
+    deleted: Literal[True] = True
+
+
+class BatchResult(View):
+    """One line of a batch's answer; lines come in the order of the jobs."""
+
+    index: int
+    """The place of the job in the batch, from 0; blank lines do not count."""
+    status: Literal["created", "error"]
+    id: UUID | None = None
+    name: str | None = None
+    next_fire_at: Moment | None = None
+    problem: Problem | None = None
+
+
+class PoolView(View):
+    name: str
+    workers: int
+    """Living workers that serve it."""
+    depth: int
+    """Executions that are due and wait."""
+    oldest_due_at: Moment | None
+    """Since when the oldest of them waits."""
+
+
+class ClusterView(View):
+    version: str
+    """Of the process that answers."""
+    now: Moment
+    """The time by which due-ness is judged: the database's."""
+    workers: list[WorkerView]
+    pools: list[PoolView]
+
+
+class Health(View):
+    status: Literal["alive"] = "alive"
+
+
+class Readiness(View):
+    ready: bool
+    reasons: list[str]
+    """Why not, where it is not."""

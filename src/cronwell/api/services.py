@@ -1,0 +1,41 @@
+"""What the HTTP interface is given to work with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from cronwell.config import Settings
+from cronwell.control.executions import Executions
+from cronwell.control.jobs import Jobs
+from cronwell.control.outlook import Outlook
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import Store
+
+# Until requests say who sends them, all of them belong to the tenant that the first migration made.
+TENANT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The verbs and what stands below them; one instance serves a process."""
+
+    jobs: Jobs
+    executions: Executions
+    outlook: Outlook
+    store: Store
+    clock: Clock
+    settings: Settings
+    is_ready: Callable[[], Awaitable[list[str]]]
+    """Says why requests cannot be served at present; an empty list where they can."""
+
+
+async def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+Given = Annotated[Services, Depends(_services)]
