@@ -76,6 +76,14 @@ async def test_json_travels_as_text(database: Database) -> None:
     assert await database.fetchval("select ($1::jsonb)->>'a'", '{"a": "b"}') == "b"
 
 
+async def test_giving_a_connection_back_costs_no_round_trip(database: Database, database_url: str) -> None:
+    other = await Database.connect(DatabaseSettings(), database_url, application_name="other", pool_size=1)
+    await other.fetchval("select 'the last word'")
+    last = "select query from pg_stat_activity where application_name = 'other'"
+    assert await database.fetchval(last) == "select 'the last word'"
+    await other.close()
+
+
 async def test_no_more_connections_are_opened_than_allowed(database: Database, database_url: str) -> None:
     small = await Database.connect(DatabaseSettings(), database_url, application_name="small", pool_size=2)
     try:
@@ -113,9 +121,13 @@ async def test_whatever_leaves_the_block_rolls_back(notes: Database) -> None:
             await connection.execute("insert into notes values (1)")
             raise LookupError
 
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     with pytest.raises(LookupError):
         await write_and_fail()
     assert await ids(notes) == []
+    # asyncpg complains where it finds a transaction open and has to end it itself.
+    assert complaints == []
 
 
 async def test_an_error_of_the_block_that_looks_like_a_lost_connection_is_left_alone(notes: Database) -> None:
