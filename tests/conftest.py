@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from cronwell.config import DatabaseSettings
+from cronwell.config import DatabaseSettings, Settings
 from cronwell.runtime.postgres import Database
+from cronwell.store.postgres.migrate import migrate
 from tests.support import postgres
+from tests.support.house import House
 
 
 @pytest.fixture(scope="session")
@@ -30,5 +33,35 @@ async def database_url(server: str) -> AsyncIterator[str]:
 async def database(database_url: str) -> AsyncIterator[Database]:
     """An open pool on an empty database that belongs to this test."""
     opened = await Database.connect(DatabaseSettings(), database_url, application_name="test")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(scope="session")
+def migrated(server: str) -> str:
+    """The URL of a migrated database to copy; nobody may connect to it."""
+
+    async def make() -> str:
+        url = await postgres.create_database(server)
+        database = await Database.connect(DatabaseSettings(), url, application_name="test")
+        await migrate(database)
+        await database.close()
+        return url
+
+    return asyncio.run(make())
+
+
+@pytest.fixture
+async def migrated_url(server: str, migrated: str) -> AsyncIterator[str]:
+    """The URL of a migrated database that belongs to this test."""
+    url = await postgres.create_database(server, template=migrated)
+    yield url
+    await postgres.drop_database(server, url)
+
+
+@pytest.fixture
+async def house(migrated_url: str) -> AsyncIterator[House]:
+    """Store, control, scheduler and worker parts on a database of their own, by the database's clock."""
+    opened = await House.open(migrated_url, Settings())
     yield opened
     await opened.close()

@@ -1,0 +1,126 @@
+"""The limit: the three statements of an execution's life alone, as fast as two clients can send them.
+
+One process stages, another claims and completes, at the same time, with nothing in between: no schedules, no handlers, no
+clock. Nothing that runs each execution through these statements can be faster on this machine, so every figure of
+Cronwell is also given as a share of this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from datetime import datetime, timedelta
+from multiprocessing.queues import Queue
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from cronwell.bench.load import Load, register
+from cronwell.config import DatabaseSettings
+from cronwell.model.shards import SHARDS
+from cronwell.runtime.postgres import Database, load_statements
+from cronwell.store.postgres import store as store_module
+
+BATCH = 1000
+_SQL_FOLDER = Path(store_module.__file__).parent
+
+
+async def measure_limit(database: Database, url: str, count: int) -> float:
+    """Executions per second that pass through stage, claim and complete, both sides at full speed."""
+    first = await database.fetchval("select now()")
+    await register(database, Load(count, first, spread=timedelta(milliseconds=1)))
+    for day in (0, 1):
+        await database.execute("select ensure_day($1)", (first + timedelta(days=day)).date())
+    worker = uuid4()
+    await database.execute(
+        "insert into workers (id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at,"
+        " lease_until) values ($1, 'limit', 'active', '', '{}', '{}', 1, now(), now(), now() + interval '1 day')",
+        worker,
+    )
+    context = multiprocessing.get_context("spawn")
+    answers: Queue[float] = context.Queue()
+    until = first + timedelta(days=1)
+    stager = context.Process(target=_run_stager, args=(url, until))
+    finisher = context.Process(target=_run_finisher, args=(url, worker, until, count, answers))
+    stager.start()
+    finisher.start()
+    took = await asyncio.to_thread(answers.get)
+    await asyncio.to_thread(stager.join)
+    await asyncio.to_thread(finisher.join)
+    return count / took
+
+
+def _run_stager(url: str, until: datetime) -> None:
+    asyncio.run(_stage_all(url, until))
+
+
+def _run_finisher(url: str, worker: UUID, until: datetime, count: int, answers: Queue[float]) -> None:
+    answers.put(asyncio.run(_finish_all(url, worker, until, count)))
+
+
+async def _stage_all(url: str, until: datetime) -> None:
+    database = await Database.connect(DatabaseSettings(), url, application_name="limit stager", is_hot=True)
+    sql = load_statements(_SQL_FOLDER / "staging.sql")
+    shards = list(range(SHARDS))
+    while True:
+        async with database.transaction() as connection:
+            rows = await connection.fetch(sql["lock_due"], shards, until, -(-BATCH // SHARDS))
+            if not rows:
+                break
+            size = len(rows)
+            tenants, jobs, slots, ones = [1] * size, [r[1] for r in rows], [r[3] for r in rows], [1] * size
+            nothing: list[None] = [None] * size
+            await connection.execute(
+                sql["insert_executions"],
+                tenants,
+                jobs,
+                slots,
+                slots,
+                ["pending"] * size,
+                ones,
+                ones,
+                nothing,
+                ["default"] * size,
+                nothing,
+                nothing,
+            )
+            await connection.execute(sql["move_cursors"], tenants, jobs, ones, slots, nothing)
+    await database.close()
+
+
+async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> float:
+    database = await Database.connect(DatabaseSettings(), url, application_name="limit worker", is_hot=True)
+    sql = load_statements(_SQL_FOLDER / "executions.sql")
+    now = await database.fetchval("select now()")
+    began: float | None = None
+    done = 0
+    while done < count:
+        rows = await database.fetch(sql["claim"], "default", 1, until, worker, BATCH, now)
+        if not rows:
+            await asyncio.sleep(0.001)
+            continue
+        began = began or time.perf_counter()
+        size = len(rows)
+        times, nothing, outcome = [now] * size, [None] * size, ["succeeded"] * size
+        await database.fetch(
+            sql["complete"],
+            [1] * size,
+            [r[1] for r in rows],
+            [r[2] for r in rows],
+            [r[3] for r in rows],
+            [r["fence"] for r in rows],
+            outcome,
+            outcome,
+            times,
+            times,
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            [False] * size,
+        )
+        done += size
+    assert began is not None
+    took = time.perf_counter() - began
+    await database.close()
+    return took

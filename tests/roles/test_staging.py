@@ -1,0 +1,220 @@
+"""Staging: each slot gets one verdict, in time, whoever stages and whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from cronwell import errors
+from cronwell.config import Settings
+from cronwell.control.scheduling import move_from
+from cronwell.model.execution import State
+from cronwell.model.shards import SHARDS
+from cronwell.runtime.clock import ManualClock
+from tests.support.house import SECOND, TENANT, House
+
+NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+async def still_house(migrated_url: str, clock: ManualClock) -> AsyncIterator[House]:
+    opened = await House.open(migrated_url, Settings(), clock)
+    yield opened
+    await opened.close()
+
+
+async def _stage_all(house: House) -> None:
+    while await house.staging().run_once():
+        pass
+
+
+async def test_creating_a_job_stages_its_slots_inside_the_look_ahead_at_once(still_house: House) -> None:
+    job = await still_house.create(schedule="*/20 * * * * *")
+    slots = [each.key.slot for each in await still_house.history(job)]
+    assert slots == [NOON + timedelta(seconds=s) for s in (20, 40, 60)]
+
+
+async def test_staging_walks_ahead_of_the_clock_without_gap_or_double(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="* * * * *")
+    for _ in range(40):
+        clock.advance(timedelta(seconds=17))
+        await _stage_all(still_house)
+    slots = [each.key.slot for each in await still_house.history(job)]
+    assert slots == [NOON + MINUTE * n for n in range(1, len(slots) + 1)]
+    assert slots[-1] >= clock.now() + still_house.settings.scheduler.look_ahead - MINUTE
+
+
+async def test_many_schedulers_at_once_stage_each_slot_once(still_house: House, clock: ManualClock) -> None:
+    jobs = [await still_house.create(f"job-{n}", schedule="* * * * *") for n in range(30)]
+    for _ in range(5):
+        clock.advance(MINUTE)
+        await asyncio.gather(*(_stage_all(still_house) for _ in range(6)))
+    for job in jobs:
+        slots = [each.key.slot for each in await still_house.history(job)]
+        assert slots == [NOON + MINUTE * n for n in range(1, len(slots) + 1)]
+        assert len(slots) >= 6
+
+
+async def test_a_cursor_that_moved_meanwhile_refuses_the_whole_batch(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="* * * * *")
+    clock.advance(timedelta(minutes=3))
+    now = clock.now()
+    async with still_house.store.transaction() as transaction:
+        [stale] = await transaction.lock_due(range(SHARDS), now, 10)
+    await _stage_all(still_house)
+    before = await still_house.history(job)
+    move = move_from(stale, now=now, settings=still_house.settings.scheduler)
+    with pytest.raises(errors.LeaseLost):
+        async with still_house.store.transaction() as transaction:
+            await transaction.stage([move], now)
+    assert await still_house.history(job) == before
+
+
+async def test_a_failure_between_executions_and_cursor_leaves_neither(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="* * * * *")
+    before = await still_house.history(job)
+    clock.advance(timedelta(minutes=2))
+
+    async def die_half_way() -> None:
+        async with still_house.store.transaction() as transaction:
+            [cursor] = await transaction.lock_due(range(SHARDS), clock.now(), 10)
+            move = move_from(cursor, now=clock.now(), settings=still_house.settings.scheduler)
+            await transaction.record([move], clock.now())
+            raise RuntimeError("the process dies here")
+
+    with pytest.raises(RuntimeError):
+        await die_half_way()
+    assert await still_house.history(job) == before
+    await _stage_all(still_house)
+    slots = [each.key.slot for each in await still_house.history(job)]
+    assert slots == [NOON + MINUTE * n for n in range(1, len(slots) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "run", "skipped"),
+    [("none", 0, 10), ("last", 1, 9), ("all", 10, 0)],
+)
+async def test_missed_slots_get_the_verdict_of_their_catch_up_policy(
+    still_house: House, clock: ManualClock, policy: str, run: int, skipped: int
+) -> None:
+    job = await still_house.create(schedule="* * * * *", catch_up=policy, catch_up_window="1h")
+    staged_before = {each.key.slot for each in await still_house.history(job)}
+    first_missed = max(staged_before) + MINUTE
+    clock.set(first_missed + timedelta(minutes=9, seconds=30))
+    await _stage_all(still_house)
+    found = [each for each in await still_house.history(job) if each.key.slot not in staged_before]
+    missed = [each for each in found if each.key.slot <= clock.now()]
+    assert [each.key.slot for each in missed] == [first_missed + MINUTE * n for n in range(10)]
+    assert sum(each.state is State.SKIPPED for each in missed) == skipped
+    assert all(each.reason == "catch_up" for each in missed if each.state is State.SKIPPED)
+    ran = [each for each in missed if each.state is State.PENDING]
+    assert len(ran) == run
+    assert [each.key.slot for each in ran] == [each.key.slot for each in missed][skipped:]
+    assert all(each.ready_at == clock.now() for each in ran)
+
+
+async def test_a_long_outage_of_a_seconds_job_is_accounted_for_as_a_range(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="* * * * * *", catch_up="last")
+    staged = [each.key.slot for each in await still_house.history(job)]
+    clock.advance(timedelta(hours=2))
+    await _stage_all(still_house)
+    rows = await still_house.database.fetch("select * from skips where job_id = $1", job)
+    [row] = rows
+    found = [each.key.slot for each in await still_house.history(job) if each.key.slot > staged[-1]]
+    assert row["from_slot"] == staged[-1] + SECOND
+    assert row["to_slot"] == found[0] - SECOND
+    assert row["slots"] == (row["to_slot"] - row["from_slot"]) // SECOND + 1
+    assert found == [found[0] + SECOND * n for n in range(len(found))]
+
+
+async def test_a_one_off_that_was_missed_runs_late_rather_than_never(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="in 5h")
+    clock.advance(timedelta(hours=9))
+    await _stage_all(still_house)
+    [execution] = await still_house.history(job)
+    assert (execution.key.slot, execution.state) == (NOON + timedelta(hours=5), State.PENDING)
+
+
+async def test_a_slot_that_is_late_within_the_grace_is_staged_as_if_on_time(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="0 13 * * *", catch_up="none")
+    clock.set(NOON + timedelta(hours=1, seconds=8))
+    await _stage_all(still_house)
+    [execution] = await still_house.history(job)
+    assert (execution.state, execution.ready_at) == (State.PENDING, NOON + timedelta(hours=1))
+
+
+async def test_a_plan_that_cannot_be_followed_pauses_its_job_and_no_other(
+    still_house: House, clock: ManualClock
+) -> None:
+    broken = await still_house.create("broken", schedule="* * * * *")
+    sound = await still_house.create("sound", schedule="* * * * *")
+    await still_house.database.execute(
+        "update cursors set plan = '{\"schedule\":{}}' where job_id = $1", broken
+    )
+    clock.advance(timedelta(minutes=3))
+    await _stage_all(still_house)
+    assert len(await still_house.history(sound)) >= 4
+    job = await still_house.jobs.get(TENANT, str(broken))
+    assert job.state == "paused"
+    assert job.pause is not None
+    assert "cannot be computed" in (job.pause.note or "")
+
+
+async def test_the_window_moves_the_start_and_not_the_slot(still_house: House) -> None:
+    jobs = [
+        await still_house.create(f"job-{n}", schedule={"cron": "* * * * *", "window": "30s"})
+        for n in range(20)
+    ]
+    offsets = set()
+    for job in jobs:
+        [execution] = await still_house.history(job)
+        assert execution.key.slot == NOON + MINUTE
+        assert timedelta() <= execution.ready_at - execution.key.slot < timedelta(seconds=30)
+        offsets.add(execution.ready_at)
+    assert len(offsets) > 10
+
+
+async def test_slots_on_both_sides_of_midnight_find_their_days(
+    still_house: House, clock: ManualClock
+) -> None:
+    clock.set(datetime(2026, 5, 5, 23, 59, 30, tzinfo=UTC))
+    job = await still_house.create(schedule="*/15 * * * * *")
+    slots = [each.key.slot for each in await still_house.history(job)]
+    assert {slot.date().isoformat() for slot in slots} == {"2026-05-05", "2026-05-06"}
+
+
+async def test_a_job_without_further_slots_is_finished_once_its_execution_ended(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="in 30s")
+    clock.advance(timedelta(seconds=31))
+    assert await still_house.finishing().run_once() == 0
+    await still_house.database.execute("update executions set state = 'succeeded' where job_id = $1", job)
+    assert await still_house.finishing().run_once() == 1
+    assert (await still_house.jobs.get(TENANT, str(job))).state == "finished"
+    left = await still_house.database.fetchval(
+        "select count(*) from cursors where job_id = $1", UUID(str(job))
+    )
+    assert left == 0

@@ -1,0 +1,137 @@
+"""The whole house in one process: store, control, staging, chores and workers, on a database of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from cronwell import telemetry
+from cronwell.bus.postgres import PostgresBus
+from cronwell.config import DatabaseSettings, Settings
+from cronwell.control.executions import Executions
+from cronwell.control.jobs import Jobs
+from cronwell.control.outlook import Outlook
+from cronwell.model.execution import ExecutionKey, State
+from cronwell.runtime.clock import Clock, DatabaseClock
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.service import run_services
+from cronwell.scheduler.chores.rescue import Rescue
+from cronwell.scheduler.chores.upkeep import Finishing, Resuming
+from cronwell.scheduler.staging import Staging
+from cronwell.store.port import Execution, ExecutionFilter, Store
+from cronwell.store.postgres.store import PostgresStore
+from cronwell.targets.handler import HandlerRunner, Registry
+from cronwell.targets.port import TargetRunner
+from cronwell.worker.role import worker_services
+from tests.support.waiting import until_async
+
+TENANT = 1
+HANDLER = {"handler": {"name": "work"}}
+
+
+class House:
+    """Every part, made by hand, so that a test can run one of them at a time."""
+
+    def __init__(self, database: Database, url: str, clock: Clock, settings: Settings) -> None:
+        self.database = database
+        self.url = url
+        self.clock = clock
+        self.settings = settings
+        self.store: Store = PostgresStore(database)
+        self.bus = PostgresBus(database, url, can_listen=True, on_error=telemetry.service_failed)
+        self.jobs = Jobs(self.store, self.bus, clock, settings)
+        self.executions = Executions(self.store, self.bus, clock, settings, self.jobs)
+        self.outlook = Outlook(self.store, clock, self.jobs)
+        self.registry = Registry()
+
+    @classmethod
+    async def open(cls, url: str, settings: Settings, clock: Clock | None = None) -> House:
+        database = await Database.connect(DatabaseSettings(), url, application_name="test house")
+        return cls(database, url, clock or await DatabaseClock.measured(database), settings)
+
+    def staging(self, clock: Clock | None = None) -> Staging:
+        return Staging(self.store, clock or self.clock, self.settings.scheduler)
+
+    def rescue(self) -> Rescue:
+        return Rescue(self.store, self.clock)
+
+    def finishing(self) -> Finishing:
+        return Finishing(self.store, self.clock)
+
+    def resuming(self) -> Resuming:
+        return Resuming(self.store, self.clock, self.jobs)
+
+    async def create(self, name: str = "job", **fields: Any) -> UUID:
+        """Add a job, by default one for the handler `work`, and return its id."""
+        raw: Mapping[str, Any] = {"name": name, "target": HANDLER, **fields}
+        answered = await self.jobs.create(TENANT, raw)
+        return UUID(orjson.loads(answered.body)["id"])
+
+    async def trigger(self, name: str = "job", **fields: Any) -> ExecutionKey:
+        """Trigger a job and return the execution's key."""
+        answered = await self.executions.trigger(TENANT, f"name:{name}", **fields)
+        return ExecutionKey.parse(orjson.loads(answered.body)["id"])
+
+    async def history(self, job: UUID | None = None, **where: Any) -> list[Execution]:
+        """Executions, oldest slot first."""
+        found = await self.store.list_executions(TENANT, ExecutionFilter(job_id=job, **where), None, 10_000)
+        return found[::-1]
+
+    async def get(self, key: ExecutionKey) -> Execution:
+        found = await self.store.get_execution(TENANT, key)
+        assert found is not None
+        return found
+
+    async def until_state(self, key: ExecutionKey, *states: State, within: float = 15.0) -> Execution:
+        """Wait until an execution is in one of the states."""
+
+        async def reached() -> Execution | None:
+            found = await self.get(key)
+            return found if found.state in states else None
+
+        found = await until_async(reached, within=within)
+        assert found is not None
+        return found
+
+    @contextlib.asynccontextmanager
+    async def working(
+        self, runners: Mapping[str, TargetRunner] | None = None, **settings: Any
+    ) -> AsyncIterator[asyncio.Event]:
+        """A worker of this process; it drains when the block ends or the event is set."""
+        own = dataclasses.replace(self.settings.worker, **settings)
+        handlers = HandlerRunner(own.output_limit, registry=self.registry)
+        services = await worker_services(
+            self.store,
+            self.bus,
+            self.clock,
+            own,
+            {"handler": handlers, **(runners or {})},
+            self.jobs,
+            self.registry.names(),
+        )
+        stop = asyncio.Event()
+        task = asyncio.create_task(run_services(services, stop=stop))
+        try:
+            yield stop
+        finally:
+            stop.set()
+            await task
+            await handlers.close()
+
+    async def close(self) -> None:
+        await self.database.close()
+
+
+def at(text: str) -> datetime:
+    """A moment from RFC 3339 text."""
+    return datetime.fromisoformat(text)
+
+
+SECOND = timedelta(seconds=1)
