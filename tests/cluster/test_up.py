@@ -1,0 +1,205 @@
+"""`cronwell up` as a user runs it: one command, an embedded PostgreSQL, webhooks on the instant, Ctrl-C, start again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.postgres import temporary_directory
+from tests.support.processes import Cluster, Process, cluster
+from tests.support.receiver import Receiver, receiving
+from tests.support.waiting import until, until_async
+
+READY = 60.0
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    with temporary_directory() as folder:
+        yield folder / "data"
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+        return number
+
+
+@pytest.fixture
+def started(data_dir: Path, port: int) -> Iterator[Cluster]:
+    with cluster(CRONWELL_DATA_DIR=str(data_dir), CRONWELL_PORT=str(port)) as processes:
+        yield processes
+
+
+class Client:
+    """Talks to the running service."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def call(self, method: str, path: str, body: object = None) -> Any:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, self.url + path, json=body) as answer,
+        ):
+            assert answer.status < 400, await answer.text()
+            return await answer.json()
+
+    async def is_ready(self) -> bool:
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{self.url}/readyz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def count(self, state: str) -> int:
+        page = await self.call("GET", f"/v1/executions?state={state}&limit=1000")
+        return len(page["items"])
+
+
+def _secret(started: Cluster) -> str:
+    """What `cronwell signing-secret` prints."""
+    process = started.start("signing-secret")
+    assert process.popen.wait(timeout=60) == 0, process.output
+    return process.output.strip().splitlines()[-1]
+
+
+async def _up(started: Cluster, client: Client) -> Process:
+    process = started.start("up")
+    await until_async(client.is_ready, within=READY)
+    return process
+
+
+async def test_webhooks_arrive_on_the_instant_and_verify_and_survive_a_restart(
+    started: Cluster, port: int
+) -> None:
+    client = Client(port)
+    process = await _up(started, client)
+    async with receiving() as receiver:
+        receiver.secret = _secret(started)
+        await client.call(
+            "POST", "/v1/jobs", {"name": "once", "schedule": "in 2s", "target": f"{receiver.url}/once"}
+        )
+        await client.call(
+            "POST",
+            "/v1/jobs",
+            {"name": "ticks", "schedule": "*/1 * * * * *", "target": f"{receiver.url}/ticks"},
+        )
+        await until(lambda: len(receiver.deliveries) >= 6, within=30)
+        _check(receiver)
+        metrics = await _text(client, "/metrics")
+        assert 'cronwell_attempts_total{result="succeeded",target="http"}' in metrics
+        assert "cronwell_start_lateness_seconds_bucket" in metrics
+
+        assert process.stop(signal.SIGINT) == 0, process.output
+        assert "Stopped. All data is kept" in process.output
+        before = len(receiver.deliveries)
+
+        process = await _up(started, client)
+        job = await client.call("GET", "/v1/jobs/name:ticks")
+        assert (job["state"], job["schedule"]) == ("active", "*/1 * * * * *")
+        assert (await client.call("GET", "/v1/jobs/name:once"))["state"] == "finished"
+        await until(lambda: len(receiver.deliveries) >= before + 3, within=30)
+        _check(receiver)
+        assert process.stop() == 0, process.output
+
+
+async def test_a_killed_parent_takes_its_children_along_and_the_next_one_finds_everything(
+    started: Cluster, port: int, data_dir: Path
+) -> None:
+    client = Client(port)
+    process = await _up(started, client)
+    await client.call("POST", "/v1/jobs", {"name": "kept", "schedule": "@daily", "target": client.url})
+    children = _children(process.popen.pid)
+    assert len(children) >= 3
+    process.kill()
+
+    async def are_gone() -> bool:
+        return not any(_is_alive(pid) for pid in children)
+
+    await until_async(are_gone, within=60)
+    again = await _up(started, client)
+    assert (await client.call("GET", "/v1/jobs/name:kept"))["name"] == "kept"
+    assert again.stop() == 0, again.output
+    assert not (data_dir / "postgres" / "postmaster.pid").exists()
+
+
+async def test_a_dead_role_is_started_again(started: Cluster, port: int) -> None:
+    client = Client(port)
+    process = await _up(started, client)
+    async with receiving() as receiver:
+        receiver.secret = _secret(started)
+        await client.call(
+            "POST",
+            "/v1/jobs",
+            {
+                "name": "ticks",
+                "schedule": "* * * * * *",
+                "target": receiver.url,
+                "retry": {"initial_delay": "0s"},
+            },
+        )
+        await until(lambda: len(receiver.deliveries) >= 2, within=30)
+        [worker] = [pid for pid in _children(process.popen.pid) if "worker" in _command(pid)]
+        os.kill(worker, signal.SIGKILL)
+        before = len(receiver.deliveries)
+        await until(lambda: len(receiver.deliveries) >= before + 3, within=60)
+    assert process.stop() == 0, process.output
+
+
+async def test_a_second_up_on_the_same_data_says_who_has_it(started: Cluster, port: int) -> None:
+    client = Client(port)
+    first = await _up(started, client)
+    second = started.start("up", CRONWELL_PORT="0")
+    assert second.popen.wait(timeout=60) != 0
+    assert f"in use by process {first.popen.pid}" in second.output
+    assert first.stop() == 0
+
+
+def _check(receiver: Receiver) -> None:
+    """Every delivery verified, none early, none twice, and on the instant."""
+    assert receiver.refused == []
+    ids = [each.headers["webhook-id"] for each in receiver.deliveries]
+    assert len(ids) == len(set(ids))
+    lateness = sorted(
+        each.lateness for each in receiver.deliveries if each.headers["cronwell-attempt"] == "1"
+    )
+    assert lateness[0] >= 0
+    assert lateness[len(lateness) // 2] < 0.25
+    for each in receiver.deliveries:
+        assert each.headers["idempotency-key"] == each.headers["webhook-id"] == each.body["execution"]
+        assert set(each.body) == {"job", "execution", "slot", "attempt", "payload"}
+        assert each.headers["cronwell-fence"] == each.headers["cronwell-attempt"]
+        assert len(each.headers["traceparent"].split("-")) == 4
+
+
+async def _text(client: Client, path: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(client.url + path) as answer:
+        return await answer.text()
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split() if _is_alive(int(line))]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def _is_alive(pid: int) -> bool:
+    command = _command(pid)
+    return "cronwell" in command and "postgres" not in command.split(" ")[0]

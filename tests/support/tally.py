@@ -1,0 +1,59 @@
+"""Handlers for workers under test: each writes a line for each start and each end, to a file of its process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cronwell import Context, handler
+from tests.support.waiting import until
+
+FOLDER = "TALLY_FOLDER"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    event: str
+    execution: str
+    fence: int
+    at: float
+    pid: int
+
+
+@handler("tally")
+async def tally(ctx: Context) -> None:
+    """Count the execution."""
+    _write("start", ctx)
+    _write("end", ctx)
+
+
+@handler("tally.wait")
+async def wait(ctx: Context) -> str:
+    """Wait on the first fence until a file named `release` appears; later fences end at once."""
+    _write("start", ctx)
+    folder = Path(os.environ[FOLDER])
+    if ctx.fence == 1:
+        await until((folder / "release").exists, within=600)
+    _write("end", ctx)
+    return f"fence {ctx.fence}"
+
+
+def read(folder: Path) -> list[Line]:
+    """Every line that any process wrote, in order of time."""
+    return sorted(_lines(folder), key=lambda line: line.at)
+
+
+def _lines(folder: Path) -> Iterator[Line]:
+    for file in folder.glob("*.tally"):
+        for text in file.read_text().splitlines():
+            event, execution, fence, at, pid = text.split()
+            yield Line(event, execution, int(fence), float(at), int(pid))
+
+
+def _write(event: str, ctx: Context) -> None:
+    line = f"{event} {ctx.execution_id} {ctx.fence} {time.time():.6f} {os.getpid()}\n"
+    with (Path(os.environ[FOLDER]) / f"{os.getpid()}.tally").open("a") as file:
+        file.write(line)
