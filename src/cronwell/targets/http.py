@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -86,7 +87,7 @@ class HttpRunner:
 
     async def _deliver(self, call: Call, target: HttpTarget) -> Outcome:
         session = self._session or self._open()
-        request = delivery.build(call, target, datetime.now(UTC))
+        request = delivery.build(call, target, int(time.time()))
         response = await session.request(
             target.method,
             _read_url(target.url),
