@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from cronwell.config import DatabaseSettings, Settings
 from cronwell.runtime.clock import DatabaseClock
@@ -61,3 +62,15 @@ async def rig(api_database: Database, api_url: str, settings: Settings) -> Async
 @pytest.fixture
 def api(rig: Rig) -> Caller:
     return rig.caller
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(server: str, migrated: str) -> AsyncIterator[Rig]:
+    """A served interface for all tests of a module; they mark themselves with its loop and leave no job behind."""
+    url = await postgres.create_database(server, template=migrated)
+    database = await Database.connect(DatabaseSettings(), url, application_name="test")
+    clock = await DatabaseClock.measured(database)
+    async with serving(database, url, clock, Settings()) as opened:
+        yield opened
+    await database.close()
+    await postgres.drop_database(server, url)

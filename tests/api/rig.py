@@ -26,7 +26,7 @@ from cronwell.control.outlook import Outlook
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
 from cronwell.runtime.postgres import Database
-from cronwell.runtime.web import WebServer
+from cronwell.runtime.web import WebServer, first_answer
 from cronwell.store.port import Claimed, Ended, Worker
 from cronwell.store.postgres.store import PostgresStore
 
@@ -193,11 +193,13 @@ async def listening(app: Any) -> AsyncIterator[Caller]:
     """Serve any application on a free port of the loopback."""
     server = WebServer(app, "127.0.0.1", 0)
     running = asyncio.create_task(server.run(), name="server")
-    # Its socket is bound already: what connects before it listens is queued or tries again.
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=100)) as session:
-        yield Caller(session, f"http://127.0.0.1:{server.port}")
-    server.stop()
-    await running
+    try:
+        assert await first_answer("127.0.0.1", server.port, "/healthz", timedelta(seconds=10))
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=100)) as session:
+            yield Caller(session, f"http://127.0.0.1:{server.port}")
+    finally:
+        server.stop()
+        await running
 
 
 def limited(**limits: int) -> Settings:

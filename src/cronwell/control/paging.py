@@ -23,7 +23,11 @@ def read_cursor(text: str | None, length: int) -> list[str] | None:
         parts = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (binascii.Error, ValueError):
         parts = None
-    if not isinstance(parts, list) or len(parts) != length or not all(isinstance(p, str) for p in parts):
+    if (
+        not isinstance(parts, list)
+        or len(parts) != length
+        or not all(isinstance(part, str) and "\0" not in part for part in parts)
+    ):
         raise errors.Invalid.field(
             "cursor", "is not a cursor of this list", accepted="a next_cursor as it was answered"
         )
