@@ -346,6 +346,13 @@ def test_times_at_the_ends_of_time_are_answered(raw: str | dict[str, object]) ->
     assert first.year >= 1970
 
 
+@pytest.mark.parametrize(
+    "raw", ["* * * * * *", "every 1s", {"every": "36000d", "anchor": "1990-01-01T00:00:00Z"}]
+)
+def test_nothing_is_due_beyond_the_horizon(raw: str | dict[str, object]) -> None:
+    assert parse(raw).next_after(HORIZON - timedelta(seconds=1)) is None
+
+
 def test_a_time_without_a_zone_is_not_guessed_at() -> None:
     with pytest.raises(ValueError, match="without a zone"):
         parse("@daily").next_after(NOW.replace(tzinfo=None))
