@@ -244,6 +244,7 @@ def test_the_next_slot_is_strictly_later_and_matches_the_clock(
         "0 0 29 2 */7",  # a leap day on a Sunday: every 28 years
         "* * * 2 6#5",
         "* 2 29 2 */6",
+        "*/5 2 * 3 0#2",  # in New York, the hour that is missing in every year
     ],
 )
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
