@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from cronwell.bench.load import Load, register
 from cronwell.config import Settings
 from cronwell.runtime.postgres import Database
 
-LEAD = timedelta(seconds=5)
-"""From registering to the first slot: time for the processes to start and to stage."""
+LEAD = timedelta(seconds=4)
+"""From registering to the first slot: time to write the jobs and to stage them."""
 PATIENCE = timedelta(minutes=10)
 
 Progress = Callable[[int, int], None]
@@ -67,20 +66,20 @@ class Steady:
 async def measure_closed(
     database: Database, url: str, settings: Settings, *, count: int, workers: int, progress: Progress
 ) -> Throughput:
-    """Push `count` one-off jobs, all due now, from registered to recorded, as fast as they go."""
-    first: datetime = await database.fetchval("select now()")
-    await register(database, Load(count, first, spread=timedelta(milliseconds=1)))
-    # Everything is due before the first process is up; none of it counts as missed.
-    eager = dataclasses.replace(
-        settings, scheduler=dataclasses.replace(settings.scheduler, late_grace=timedelta(hours=1))
-    )
-    async with fleet(eager, url, schedulers=1, workers=workers):
-        await _until_done(database, count, progress)
-        row = await database.fetchrow(
-            "select extract(epoch from max(finished_at) - min(claimed_at))::float8 as span from executions"
+    """Push `count` one-off jobs, all due at once, from registered to recorded, as fast as they go."""
+    async with fleet(settings, url, schedulers=1, workers=workers):
+        await _until_up(database, workers)
+        due: datetime = await database.fetchval("select now() + interval '1 hour'")
+        await register(database, Load(count, due, spread=timedelta(milliseconds=1)))
+        # From here on everything is due: the clock of the measurement starts with this commit.
+        began: datetime = await database.fetchval(
+            "with due as (update cursors set next_slot = now()) select now()"
         )
-    assert row is not None
-    return Throughput(count, row["span"])
+        await _until_done(database, count, progress)
+        span: float = await database.fetchval(
+            "select extract(epoch from max(finished_at) - $1)::float8 from executions", began
+        )
+    return Throughput(count, span)
 
 
 async def measure_steady(
@@ -94,11 +93,12 @@ async def measure_steady(
     progress: Progress,
 ) -> Steady:
     """Run `rate` slots a second, spread evenly, open loop: what is late does not hold up what comes after."""
-    now: datetime = await database.fetchval("select now()")
-    start = (now + LEAD + timedelta(seconds=rate / 20_000)).replace(microsecond=0) + timedelta(seconds=1)
-    second = timedelta(seconds=1)
-    await register(database, Load(rate, start, spread=second, every=second))
     async with fleet(settings, url, schedulers=1, workers=workers):
+        await _until_up(database, workers)
+        now: datetime = await database.fetchval("select now()")
+        start = (now + LEAD + timedelta(seconds=rate / 4000)).replace(microsecond=0)
+        second = timedelta(seconds=1)
+        await register(database, Load(rate, start, spread=second, every=second))
         due = rate * seconds
         end = start + timedelta(seconds=seconds)
         await _until_time(database, end, due, progress)
@@ -107,6 +107,18 @@ async def measure_steady(
     assert row is not None
     p50, p99, p999, highest = row["lateness"]
     return Steady(due, row["succeeded"], row["span"], p50, p99, p999, highest)
+
+
+async def _until_up(database: Database, workers: int) -> None:
+    """Wait until the workers have entered and the scheduler holds its leases."""
+    deadline = time.monotonic() + PATIENCE.total_seconds()
+    while time.monotonic() < deadline:
+        entered = await database.fetchval("select count(*) from workers where state = 'active'")
+        leases = await database.fetchval("select count(*) from leases where expires_at > now()")
+        if entered >= workers and leases:
+            return
+        await asyncio.sleep(0.1)
+    raise TimeoutError("the processes under measurement did not start")
 
 
 async def _until_done(database: Database, count: int, progress: Progress) -> None:

@@ -333,9 +333,13 @@ async def _keep_session(raw: object) -> None:
 _HOT = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
+
+# For the statements that users cause. Their filters are optional, so one plan does not fit all of them.
+_COLD = {"plan_cache_mode": "force_custom_plan"}
 
 
 def _connection_options(settings: DatabaseSettings, application_name: str, *, is_hot: bool) -> dict[str, Any]:
@@ -360,6 +364,6 @@ def _connection_options(settings: DatabaseSettings, application_name: str, *, is
             "statement_timeout": str(round(limit.total_seconds() * 1000)),
             # A process that was stopped in the middle of a transaction must not keep its locks.
             "idle_in_transaction_session_timeout": str(round(IDLE_TIMEOUT.total_seconds() * 1000)),
-            **(_HOT if is_hot else {}),
+            **(_HOT if is_hot else _COLD),
         },
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -22,6 +23,11 @@ from cronwell.store.port import (
 from cronwell.store.postgres.rows import attempt_of, claimed_of, columns, execution_of, key_of, touched_of
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
+_STAGING = load_statements(Path(__file__).with_name("staging.sql"))
+
+FIRST_WINDOW = timedelta(seconds=1)
+WINDOW_GROWTH = 8
+_TICK = timedelta(microseconds=1)
 
 Claim = tuple[int, ExecutionKey, int]
 
@@ -97,6 +103,36 @@ class ExecutionRows:
         return None if row is None else execution_of(row)
 
     async def list_executions(
+        self, tenant_id: int, where: ExecutionFilter, after: ExecutionKey | None, limit: int
+    ) -> list[Execution]:
+        if where.job_id is not None or where.states == (State.FAILED,):
+            # One job's executions, and dead letters, stand in the order of their slots in an index.
+            return await self._list(tenant_id, where, after, limit)
+        found: list[Execution] = []
+        async for window in self._windows(where, after):
+            found += await self._list(tenant_id, window, after, limit - len(found))
+            if len(found) >= limit:
+                break
+        return found
+
+    async def _windows(
+        self, where: ExecutionFilter, after: ExecutionKey | None
+    ) -> AsyncIterator[ExecutionFilter]:
+        """Cut the time to look through into windows that grow as they go back: no page of a list sorts a whole day."""
+        span = await self._database.fetchrow(_STAGING["span"])
+        if span is None or span["oldest"] is None:
+            return
+        oldest, newest = span["oldest"], span["newest"]
+        end = min([newest, *(t for t in (where.to_slot, after and after.slot + _TICK) if t is not None)])
+        start = max(oldest, where.from_slot or oldest)
+        width = FIRST_WINDOW
+        while end > start:
+            begin = max(start, end - width)
+            yield dataclasses.replace(where, from_slot=begin, to_slot=end)
+            end = begin
+            width *= WINDOW_GROWTH
+
+    async def _list(
         self, tenant_id: int, where: ExecutionFilter, after: ExecutionKey | None, limit: int
     ) -> list[Execution]:
         last: tuple[datetime | None, UUID | None, Kind | None] = (

@@ -97,3 +97,12 @@ select exists (
         and slot < $2
         and state in ('pending', 'running', 'retrying')
 )
+
+-- name: span
+-- From the first moment of the oldest day that has partitions to the last of the newest.
+select
+    to_date(min(right(child.relname, 8)), 'YYYYMMDD')::timestamp at time zone 'UTC' as oldest,
+    (to_date(max(right(child.relname, 8)), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC' as newest
+from pg_inherits
+join pg_class as child on child.oid = pg_inherits.inhrelid
+where pg_inherits.inhparent = 'executions'::regclass

@@ -117,7 +117,10 @@ create index executions_unfinished on executions (job_id, slot)
     where running_limit is not null and state in ('pending', 'running', 'retrying');
 create index executions_dead on executions (tenant_id, slot)
     where state = 'failed';
-create index executions_recent on executions (tenant_id, slot);
+-- For lists over all jobs, which look back in growing windows of time. Rows are staged in the order of their slots, so
+-- a few bytes per range of pages find a window. A B-tree on (tenant_id, slot) lured the planner away from the primary
+-- key on days that were still empty, where a herd would have made each look-up a scan of the herd.
+create index executions_recent on executions using brin (slot) with (pages_per_range = 32);
 
 -- Attempts that did not succeed. A first-try success costs no row here.
 create table attempts (
@@ -195,29 +198,28 @@ declare
     to_at timestamptz := (day + 1)::timestamp at time zone 'UTC';
     suffix text := to_char(day, 'YYYYMMDD');
 begin
-    if to_regclass('executions_' || suffix) is not null and to_regclass('attempts_' || suffix) is not null then
+    perform pg_advisory_xact_lock(hashtext('cronwell.ensure_day'));
+    -- Asked of the catalog's tables, not by to_regclass, whose cache may not know yet what the lock's last holder made.
+    if exists (select from pg_class where relname = 'executions_' || suffix and relispartition) then
         return false;
     end if;
-    perform pg_advisory_xact_lock(hashtext('cronwell.ensure_day'));
-    if to_regclass('executions_' || suffix) is null then
-        execute format(
-            'create table %I (like executions including defaults including constraints)'
-            ' with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1,'
-            ' autovacuum_vacuum_insert_scale_factor = 0.5, autovacuum_vacuum_cost_delay = 0)',
-            'executions_' || suffix
-        );
-        execute format(
-            'alter table executions attach partition %I for values from (%L) to (%L)',
-            'executions_' || suffix, from_at, to_at
-        );
-    end if;
-    if to_regclass('attempts_' || suffix) is null then
-        execute format('create table %I (like attempts including defaults including constraints)', 'attempts_' || suffix);
-        execute format(
-            'alter table attempts attach partition %I for values from (%L) to (%L)',
-            'attempts_' || suffix, from_at, to_at
-        );
-    end if;
+    execute format(
+        'create table %I (like executions including defaults including constraints)'
+        ' with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1,'
+        ' autovacuum_vacuum_insert_scale_factor = 0.5, autovacuum_vacuum_cost_delay = 0)',
+        'executions_' || suffix
+    );
+    execute format(
+        'alter table executions attach partition %I for values from (%L) to (%L)',
+        'executions_' || suffix, from_at, to_at
+    );
+    execute format(
+        'create table %I (like attempts including defaults including constraints)', 'attempts_' || suffix
+    );
+    execute format(
+        'alter table attempts attach partition %I for values from (%L) to (%L)',
+        'attempts_' || suffix, from_at, to_at
+    );
     return true;
 end
 $$;
