@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,6 +55,8 @@ def bench(
 
 
 def _measure(settings: Settings, plan: Plan) -> dict[str, Any]:
+    import asyncio
+
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

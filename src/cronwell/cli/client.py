@@ -23,6 +23,7 @@ TIMEOUT_SECONDS = 60.0
 PAGE = 500
 NDJSON = "application/x-ndjson"
 _LONGEST_EXCERPT = 500
+_LOST = (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected, http.client.IncompleteRead)
 
 Query = Mapping[str, object]
 
@@ -108,7 +109,7 @@ class Client:
                 if line.strip():
                     yield _parse(line, self.url)
         except (OSError, http.client.HTTPException) as error:
-            raise self._lost(error) from None
+            raise self._lost(error, is_change=True) from None
         finally:
             # Whatever was left unread would be taken for the next answer.
             self._connection.close()
@@ -126,12 +127,12 @@ class Client:
         content = None
         if body is not None:
             sent["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            content = json.dumps(body, ensure_ascii=False).encode()
+            content = json.dumps(body).encode()
         answer = self._send(method, path + _encoded(query), content, sent)
         try:
             read = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            raise self._lost(error) from None
+            raise self._lost(error, is_change=method != "GET") from None
         if answer.status >= 300:
             raise _refusal(answer, read, body)
         return _parse(read, self.url) if read.strip() else None
@@ -144,6 +145,7 @@ class Client:
             # A kept connection may have been closed by the other side: only what may be sent twice risks that.
             self._connection.close()
         for is_last in (not is_repeatable, True):
+            self._connect()
             try:
                 self._connection.request(
                     method,
@@ -152,24 +154,31 @@ class Client:
                     {"User-Agent": f"cronwell/{__version__}", **headers},
                 )
                 answer = self._connection.getresponse()
-            except (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected) as error:
-                self._connection.close()
+            except _LOST as error:
                 if is_last:
-                    raise self._lost(error) from None
+                    raise self._lost(error, is_change=method != "GET") from None
+                self._connection.close()
             except (OSError, http.client.HTTPException) as error:
-                raise self._lost(error) from None
+                raise self._lost(error, is_change=method != "GET") from None
             else:
                 self._note_time(answer)
                 return answer
         raise AssertionError("the last try either answers or raises")
 
+    def _connect(self) -> None:
+        if self._connection.sock is None:
+            try:
+                self._connection.connect()
+            except OSError as error:
+                raise self._lost(error, is_change=False) from None
+
     def _note_time(self, answer: http.client.HTTPResponse) -> None:
         with suppress(TypeError, ValueError):
             self._server_at = parsedate_to_datetime(answer.headers["Date"]).astimezone(UTC)
 
-    def _lost(self, error: Exception) -> Unreachable:
+    def _lost(self, error: Exception, *, is_change: bool) -> Unreachable:
         self._connection.close()
-        return Unreachable(self.url, _reason(error))
+        return Unreachable(self.url, _reason(error), is_sent=is_change)
 
 
 def _reason(error: Exception) -> str:
@@ -179,8 +188,8 @@ def _reason(error: Exception) -> str:
         return "connection refused"
     if isinstance(error, socket.gaierror):
         return "the name of the host is not known"
-    if isinstance(error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError):
-        return "the connection was lost before an answer came; whether the change was made is not known"
+    if isinstance(error, _LOST):
+        return "the connection was lost before the answer was complete"
     if isinstance(error, http.client.HTTPException):
         return f"it does not speak HTTP ({type(error).__name__})"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -19,7 +19,7 @@ from cronwell.cli.definitions import JobOptions, takes_job_options
 from cronwell.cli.failures import ExitCode, Failure, Unreachable, explain
 from cronwell.cli.screen import Screen
 from cronwell.cli.session import Json, session
-from cronwell.cli.sources import usage
+from cronwell.cli.sources import check_key, usage
 
 if TYPE_CHECKING:
     from cronwell.cli.client import Client
@@ -66,7 +66,7 @@ def create(
         raise usage("give the job a name: cronwell job create NAME …")
     if not definition.get("target"):
         raise usage("say what the job calls: --http URL, --handler NAME or --shell COMMAND")
-    job = here.client.post("/v1/jobs", definition, key=idempotency_key or str(uuid4()))
+    job = here.client.post("/v1/jobs", definition, key=check_key(idempotency_key or str(uuid4())))
     if as_json:
         screen.json(job)
         return
@@ -180,6 +180,10 @@ def _send(client: Client, screen: Screen, chunk: list[tuple[int, bytes]], tally:
 
 def _broken_off(lost: Unreachable, chunk: list[tuple[int, bytes]], tally: Tally) -> Failure:
     first, last = chunk[0][0], chunk[-1][0]
+    if not lost.is_sent:
+        return Failure(
+            f"{lost}\nBefore that, {tally.created} jobs were created: up to line {first - 1}.", lost.code
+        )
     return Failure(
         f"{lost}\nBefore that, {tally.created} jobs were created. Lines {first} to {last} may or may not have been; "
         f"send the file from line {first} again: a job that exists is refused, not made twice.",

@@ -45,7 +45,11 @@ class Failure(Exception):
 class Unreachable(Failure):
     """No server answered at the address."""
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, *, is_sent: bool = False) -> None:
+        self.is_sent = is_sent
+        """Whether the request may have reached the server, and may have changed something there."""
+        if is_sent:
+            reason += "; whether the change was made is not known"
         super().__init__(
             f"no Cronwell answers at {address}: {reason}\n"
             "Start one with `cronwell up`, or name another with --url or CRONWELL_URL.",

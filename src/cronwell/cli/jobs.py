@@ -19,7 +19,7 @@ from cronwell.cli.paths import execution_path, job_path
 from cronwell.cli.preview import SLOT_COLUMNS, slot_row
 from cronwell.cli.screen import Screen, compact
 from cronwell.cli.session import Json, Yes, session
-from cronwell.cli.sources import read_json, read_pairs, usage
+from cronwell.cli.sources import check_key, read_json, read_pairs, usage
 
 if TYPE_CHECKING:
     from cronwell.cli.client import Client
@@ -173,7 +173,7 @@ def trigger(
         body["payload"] = read_json(payload, "--payload")
     if overlap:
         body["overlap"] = "allow"
-    key = idempotency_key or str(uuid4())
+    key = check_key(idempotency_key or str(uuid4()))
     execution = here.client.post(f"{job_path(job)}/trigger", body, key=key)
     if not wait:
         _say(screen, execution, f"triggered {execution['job']}: execution {execution['id']}")

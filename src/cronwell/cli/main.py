@@ -92,6 +92,7 @@ def front(
     Start everything with `cronwell up`. Every command that reads takes --json.
     """
     context.obj = Session(config_file=config, url=url)
+    context.call_on_close(context.obj.close)
 
 
 app.command()(roles.up)

@@ -12,15 +12,20 @@ def job_reference(given: str) -> str:
 
 
 def job_path(given: str) -> str:
-    return f"/v1/jobs/{quote(job_reference(given), safe=':')}"
+    return f"/v1/jobs/{_quoted(job_reference(given))}"
 
 
 def execution_path(execution_id: str) -> str:
-    return f"/v1/executions/{quote(execution_id, safe='')}"
+    return f"/v1/executions/{_quoted(execution_id)}"
 
 
 def dead_letter_path(execution_id: str) -> str:
-    return f"/v1/dead-letters/{quote(execution_id, safe='')}"
+    return f"/v1/dead-letters/{_quoted(execution_id)}"
+
+
+def _quoted(text: str) -> str:
+    # An argument that is not UTF-8 reaches us with its bytes escaped; the server may judge them.
+    return quote(text, safe=":", errors="surrogateescape")
 
 
 def _is_uuid(text: str) -> bool:

@@ -116,7 +116,8 @@ class Screen:
                 column.title,
                 justify="right" if column.is_number else "left",
                 overflow="fold",
-                no_wrap=not (column.is_prose or column.rank == 0) and len(kept) > 1,
+                # Where nothing can be left out any more, the first column is folded: an id stays whole.
+                no_wrap=not column.is_prose and place != kept[0],
             )
         for row in cells:
             table.add_row(*(Text(row[place], style=STYLES.get(row[place], "")) for place in kept))
@@ -157,7 +158,7 @@ class Screen:
             print(line.rstrip())
 
     def _fitting(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
-        """The columns that have room side by side."""
+        """The columns that say something and have room side by side."""
         from rich.cells import cell_len
 
         widths = []
@@ -165,7 +166,11 @@ class Screen:
             longest = max((cell_len(line) for row in cells for line in row[place].split("\n")), default=0)
             width = max(longest, cell_len(column.title))
             widths.append(min(width, 3 * _NARROWEST) if column.is_prose else width)
-        kept = list(range(len(columns)))
+        kept = [
+            place
+            for place, column in enumerate(columns)
+            if column.rank == 0 or any(row[place] for row in cells)
+        ]
         while sum(widths[place] + GAP for place in kept) > self.out.width + GAP:
             worst = max(kept, key=lambda place: (columns[place].rank, place))
             if columns[worst].rank == 0:

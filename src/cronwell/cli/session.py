@@ -57,6 +57,11 @@ class Session:
             self._client = Client(settings.url or address_of(settings.host, settings.port))
         return self._client
 
+    def close(self) -> None:
+        """Let go of the connection, if there is one."""
+        if self._client is not None:
+            self._client.close()
+
     def screen(self, as_json: bool = False) -> Screen:
         """Where the command writes. Failures after this are written as JSON too, if JSON is asked for."""
         self.as_json = as_json

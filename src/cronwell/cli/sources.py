@@ -65,6 +65,13 @@ def read_pairs(given: Sequence[str], option: str, separators: str = "=") -> dict
     return pairs
 
 
+def check_key(key: str) -> str:
+    """Refuse an Idempotency-Key that no header can carry."""
+    if not key or not key.isascii() or not key.isprintable():
+        raise usage("--idempotency-key: write it in printable ASCII characters")
+    return key
+
+
 def usage(message: str) -> Failure:
     return Failure(message, ExitCode.USAGE)
 
