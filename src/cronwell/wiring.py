@@ -12,9 +12,6 @@ from datetime import timedelta
 from typing import Any
 
 from cronwell import errors, telemetry
-from cronwell.api.app import create_app
-from cronwell.api.ops import create_ops_app
-from cronwell.api.services import Services
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
@@ -149,6 +146,8 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
             built = await build(base, stack)
             services = [*base.services(), *built]
             if role != "api" and settings.ops_port:
+                from cronwell.api.ops import create_ops_app
+
                 app = create_ops_app(_readiness(base, lambda: services), base.store, base.clock)
                 services.append(WebServer(app, settings.host, settings.ops_port))
             telemetry.started(role)
@@ -164,6 +163,10 @@ _Build = Callable[[Base, contextlib.AsyncExitStack], Awaitable[list[Service]]]
 
 
 async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
+    # Here, because the other roles start in half the time without it.
+    from cronwell.api.app import create_app
+    from cronwell.api.services import Services
+
     services: list[Service] = []
     executions = Executions(base.store, base.bus, base.clock, base.settings, base.jobs)
     app = create_app(
