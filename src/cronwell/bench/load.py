@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -11,7 +12,7 @@ import orjson
 from cronwell.bench.noop import NAME
 from cronwell.config import Settings
 from cronwell.control.definitions import judge
-from cronwell.model.identity import new_job_id
+from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.shards import shard_of
 from cronwell.runtime.postgres import Database
 
@@ -75,7 +76,7 @@ def _job(load: Load, number: int) -> tuple[tuple[object, ...], tuple[object, ...
     definition = judge(raw, now=load.first - timedelta(days=1), settings=_DEFAULTS)
     assert definition.plan is not None
     now = datetime.now(UTC)
-    job_id: UUID = new_job_id(now)
+    job_id: UUID = new_job_id(now, secrets.randbits(RANDOM_BITS))
     plan = definition.plan.canonical()
     job = (
         1,

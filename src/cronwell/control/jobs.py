@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,7 +28,7 @@ from cronwell.control.scheduling import (
     wait_until_started,
 )
 from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
-from cronwell.model.identity import new_job_id
+from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.planning import SkippedRange, load_plan
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import (
@@ -240,7 +241,7 @@ class Jobs:
     ) -> list[tuple[JobView, Move | None] | errors.UserError]:
         prepared: list[tuple[NewJob, Move | None]] = []
         for definition in definitions:
-            job_id = new_job_id(now)
+            job_id = new_job_id(now, secrets.randbits(RANDOM_BITS))
             move = None
             if definition.plan is not None:
                 move = first_move(
