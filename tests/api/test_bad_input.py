@@ -99,6 +99,8 @@ def job(**fields: object) -> bytes:
         ({"retry": {"max_attempts": 2.5}}, "retry.max_attempts", ""),
         ({"retry": {"max_atempts": 2}}, "retry.max_atempts", "max_attempts"),
         ({"retry": {"jitter": 2}}, "retry.jitter", ""),
+        ({"retry": {"jitter": "0.5"}}, "retry.jitter", ""),
+        ({"retry": {"outcomes": {"failed": {"retry": 0}}}}, "retry.outcomes.failed.retry", ""),
         ({"retry": {"initial_delay": "2h", "max_delay": "1h"}}, "retry", "max_delay"),
         ({"priority": "urgent"}, "priority", "high"),
         ({"pool": "Has Space"}, "pool", ""),

@@ -13,10 +13,12 @@ from cronwell.api.metrics import Scrapes
 from cronwell.api.routes import cluster, executions, health, jobs, schedules
 from cronwell.api.services import Services
 
+ROUTERS = (jobs.router, executions.router, schedules.router, cluster.router, health.router)
+
 
 def create_app(services: Services) -> FastAPI:
     """Make the whole interface; it holds no connection and no task of its own."""
-    app = assemble((jobs.router, executions.router, schedules.router, cluster.router, health.router))
+    app = assemble(ROUTERS)
     app.state.services = services
     app.state.is_ready = services.is_ready
     app.state.scrapes = Scrapes(services.store, services.clock)

@@ -63,7 +63,11 @@ Tags = Annotated[
 ]
 IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", description='The revision that is to be changed, such as `"3"`; `*` is any.'),
+    Header(
+        alias="If-Match",
+        description='The revision that is to be changed, such as `"3"`; `*` is any.',
+        json_schema_extra={"pattern": r'^("[0-9]{1,10}"|[0-9]{1,10}|\*)$'},
+    ),
 ]
 IdempotencyKey = Annotated[
     str | None,

@@ -167,7 +167,7 @@ class Target(Part):
 class OutcomeRule(Part):
     """What differs from the job's retry policy after one kind of outcome."""
 
-    retry: bool = True
+    retry: Annotated[bool, Field(strict=True)] = True
     max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
     initial_delay: StrictDuration | None = None
 
@@ -179,7 +179,7 @@ class RetryPolicy(Part):
     backoff: Backoff = "exponential"
     initial_delay: StrictDuration = timedelta(seconds=10)
     max_delay: StrictDuration = timedelta(hours=1)
-    jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
+    jitter: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
     """The share of each delay that is spread at random, so that a herd does not come back as one."""
     outcomes: dict[RetriedOutcome, OutcomeRule] = Field(default_factory=dict)
 

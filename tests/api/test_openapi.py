@@ -1,0 +1,152 @@
+"""The OpenAPI document is whole, and what it says is what the server does, also under attack."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+from urllib.request import urlopen
+
+import orjson
+import pytest
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi.checks import negative_data_rejection
+
+from cronwell.api import openapi
+from cronwell.api.app import ROUTERS, assemble
+from cronwell.config import DatabaseSettings, Settings
+from cronwell.runtime.clock import DatabaseClock
+from cronwell.runtime.postgres import Database
+from tests.api.rig import Rig, serving
+from tests.support import postgres
+
+ROUTES = """
+POST /v1/jobs                        POST /v1/jobs:batch                  GET /v1/jobs
+GET /v1/jobs/{id}                    PUT /v1/jobs/{id}                    PATCH /v1/jobs/{id}
+DELETE /v1/jobs/{id}                 POST /v1/jobs/{id}/pause             POST /v1/jobs/{id}/resume
+POST /v1/jobs/{id}/trigger           GET /v1/jobs/{id}/status             GET /v1/jobs/{id}/executions
+GET /v1/jobs/{id}/history            GET /v1/jobs/{id}/upcoming           GET /v1/executions
+GET /v1/executions/{id}              POST /v1/executions/{id}/cancel      POST /v1/executions/{id}/retry
+GET /v1/dead-letters                 POST /v1/dead-letters/redrive        POST /v1/dead-letters/{id}/dismiss
+POST /v1/schedules/preview           GET /v1/cluster                      GET /healthz
+GET /readyz                          GET /metrics
+"""
+
+# More than the suite needs; a deeper search by hand: EXAMPLES=200 pytest tests/api/test_openapi.py
+EXAMPLES = int(os.environ.get("EXAMPLES", "12"))
+
+CONFIG = {
+    "generation": {"max-examples": EXAMPLES, "deterministic": "EXAMPLES" not in os.environ},
+    "checks": {
+        # Rules between fields, such as "exactly one kind of target", are beyond a schema: 422 is a fair answer.
+        "positive_data_acceptance": {"enabled": False},
+        "negative_data_rejection": {
+            "expected-statuses": ["400", "404", "405", "409", "412", "413", "415", "422"]
+        },
+    },
+}
+
+
+@schemathesis.serializer("application/x-ndjson")
+def _lines(_: object, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value, default=str).encode() + b"\n"
+
+
+@schemathesis.deserializer("application/x-ndjson")
+def _first_line(_: object, response: schemathesis.Response) -> Any:
+    lines = response.content.splitlines()
+    # An empty batch has no results; any result stands in for what is not there.
+    return orjson.loads(lines[0]) if lines else {"index": 0, "status": "created"}
+
+
+@pytest.fixture(scope="module")
+def url(server: str, migrated: str) -> Iterator[str]:
+    """A served interface on a thread of its own: schemathesis calls it without an event loop."""
+    address: Future[str] = Future()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        database_url = await postgres.create_database(server, template=migrated)
+        database = await Database.connect(DatabaseSettings(), database_url, application_name="test")
+        clock = await DatabaseClock.measured(database)
+        async with serving(database, database_url, clock, Settings()) as rig:
+            await _furnish(rig)
+            address.set_result(rig.caller.url)
+            await stop.wait()
+        await database.close()
+        await postgres.drop_database(server, database_url)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), name="server")
+    thread.start()
+    yield address.result(timeout=60)
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(timeout=30)
+    loop.close()
+
+
+async def _furnish(rig: Rig) -> None:
+    """Something of each kind, so that answers have something in them."""
+    await rig.bury(2, name="daily-invoices")
+    await rig.caller.create(name="paused")
+    await rig.caller.post("/v1/jobs/name:paused/pause", {"note": "why not"})
+    await rig.caller.post("/v1/jobs/name:paused/trigger")
+
+
+DOCUMENT = openapi.document(assemble(ROUTERS), largest_page=Settings().limits.page)
+schema = schemathesis.openapi.from_dict(DOCUMENT, config=SchemathesisConfig.from_dict(CONFIG))
+
+
+@schema.parametrize()
+def test_the_server_does_what_the_document_says(case: schemathesis.Case[Any], url: str) -> None:
+    # A wrong line of a batch fails by itself, inside an answer of 200.
+    excluded: list[schemathesis.CheckFunction] = (
+        [negative_data_rejection] if case.operation.path == "/v1/jobs:batch" else []
+    )
+    case.call_and_validate(base_url=url, timeout=30, excluded_checks=excluded)
+
+
+def test_the_document_is_served(url: str) -> None:
+    with urlopen(f"{url}/openapi.json", timeout=10) as answer:
+        assert orjson.loads(answer.read()) == orjson.loads(orjson.dumps(DOCUMENT))
+
+
+def test_every_route_is_in_the_document() -> None:
+    paths = DOCUMENT["paths"]
+    documented = {f"{method.upper()} {path}" for path, item in paths.items() for method in item}
+    assert documented == {
+        each.strip() for line in ROUTES.splitlines() for each in line.split("  ") if each.strip()
+    }
+
+
+def test_every_operation_has_a_name_a_summary_and_its_problems() -> None:
+    operations = [each for item in DOCUMENT["paths"].values() for each in item.values()]
+    names = [each["operationId"] for each in operations]
+    assert len(set(names)) == len(names)
+    for each in operations:
+        assert each["summary"].endswith(".")
+        assert "422" in each["responses"]
+        for status, response in each["responses"].items():
+            if int(status) >= 400 and each["operationId"] != "get_readiness_readyz_get":
+                assert list(response["content"]) == ["application/problem+json"]
+
+
+def test_every_reference_leads_somewhere() -> None:
+    names = DOCUMENT["components"]["schemas"]
+
+    def walk(value: object) -> None:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                assert value["$ref"].removeprefix("#/components/schemas/") in names
+            for below in value.values():
+                walk(below)
+        elif isinstance(value, list):
+            for below in value:
+                walk(below)
+
+    walk(DOCUMENT)
