@@ -20,13 +20,12 @@ def validate(model: type[M], raw: Mapping[str, object]) -> M:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        problems = {_problem(model, details) for details in error.errors(include_url=False)}
+        problems = {_problem(model, raw, details) for details in error.errors(include_url=False)}
         raise Invalid(sorted(problems, key=lambda problem: problem.field)) from None
 
 
-def _problem(model: type[BaseModel], details: ErrorDetails) -> FieldProblem:
-    # Pydantic puts the names of tried alternatives and validators among the field names.
-    place = [str(part) for part in details["loc"] if not _is_marker(part)]
+def _problem(model: type[BaseModel], raw: Mapping[str, object], details: ErrorDetails) -> FieldProblem:
+    place = _place(raw, details)
     field = ".".join(place) or "body"
     kind = details["type"]
     if kind == "extra_forbidden":
@@ -42,6 +41,29 @@ def _problem(model: type[BaseModel], details: ErrorDetails) -> FieldProblem:
     if kind in ("string_type", "dict_type", "int_type", "list_type", "bool_type", "model_type"):
         message = f"{message} (given: {type(details['input']).__name__})"
     return FieldProblem(field, message[:1].lower() + message[1:], None if accepted is None else str(accepted))
+
+
+def _place(raw: object, details: ErrorDetails) -> list[str]:
+    """Where the problem is, in the user's own names.
+
+    Pydantic puts the names of tried alternatives and validators among them. What the user wrote tells them apart; where
+    that is a shorthand with nothing below it, only their look does.
+    """
+    place: list[str] = []
+    value = raw
+    last = len(details["loc"]) - 1
+    for depth, part in enumerate(details["loc"]):
+        if isinstance(value, Mapping):
+            if part in value:
+                value = value[part]
+            elif details["type"] != "missing" or depth != last:
+                continue
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        elif _is_marker(part):
+            continue
+        place.append(str(part))
+    return place
 
 
 def _is_marker(part: int | str) -> bool:
