@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import structlog
@@ -67,6 +68,18 @@ REQUESTS = Histogram(
     ["method", "route", "status"],
     buckets=_SECONDS,
 )
+
+
+# Looking a metric up by its labels takes longer than counting, and attempts are counted thousands of times a second.
+@cache
+def _lateness(priority: int) -> Histogram:
+    return LATENESS.labels(PRIORITY_NAMES[priority])
+
+
+@cache
+def _attempts(result: str, target: str) -> tuple[Counter, Histogram]:
+    return ATTEMPTS.labels(result, target), ATTEMPT_SECONDS.labels(target)
+
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("cronwell")
 
@@ -133,19 +146,20 @@ def claimed(*, count: int, took: timedelta) -> None:
 
 
 def attempt_started(*, priority: int, lateness: timedelta) -> None:
-    LATENESS.labels(PRIORITY_NAMES[priority]).observe(lateness.total_seconds())
+    _lateness(priority).observe(lateness.total_seconds())
 
 
 def attempt_ended(
-    *, execution: str, job: str, target: str, result: str, attempt: int, took: timedelta, error: str | None
+    *, execution: object, job: str, target: str, result: str, attempt: int, took: timedelta, error: str | None
 ) -> None:
-    ATTEMPTS.labels(result, target).inc()
-    ATTEMPT_SECONDS.labels(target).observe(took.total_seconds())
+    count, seconds = _attempts(result, target)
+    count.inc()
+    seconds.observe(took.total_seconds())
     if result != "succeeded":
         _log.warning(
             "an attempt did not succeed",
             job=job,
-            execution=execution,
+            execution=str(execution),
             attempt=attempt,
             result=result,
             error=(error or "")[:300],

@@ -192,6 +192,9 @@ class RetryPolicy(Part):
         return self
 
 
+_DEFAULT_RETRY = RetryPolicy()
+
+
 def _read_target(value: object) -> object:
     return {"http": {"url": value}} if isinstance(value, str) else value
 
@@ -212,7 +215,8 @@ class JobSpec(Part):
     target: Annotated[Target, BeforeValidator(_read_target, json_schema_input_type=str | Target)]
     """What to call: one of the kinds, or a URL, which is an http POST to it."""
     payload: Any = None
-    retry: RetryPolicy = RetryPolicy()
+    # Made by a function that always returns the same one: pydantic would copy a default, deeply, for each job it reads.
+    retry: RetryPolicy = Field(default_factory=lambda: _DEFAULT_RETRY)
     timeout: StrictDuration = timedelta(minutes=10)
     priority: Priority = "normal"
     pool: Annotated[str, StringConstraints(pattern=POOL_PATTERN)] = "default"

@@ -174,7 +174,7 @@ class Slots:
         if attempt.is_lost:
             return
         telemetry.attempt_ended(
-            execution=str(claimed.key),
+            execution=claimed.key,
             job=attempt.job.name,
             target=kind,
             result=outcome.result.value,
