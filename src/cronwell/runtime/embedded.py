@@ -24,7 +24,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +34,7 @@ from urllib.parse import quote
 from cronwell import errors
 from cronwell.runtime import tuning
 from cronwell.runtime.account import Account
+from cronwell.runtime.processes import processes_in, works_in
 
 MAJOR_VERSION = 18
 DATABASE = "cronwell"
@@ -232,8 +233,15 @@ class EmbeddedPostgres:
             )
 
     def _wait_while_stopping(self) -> Postmaster | None:
+        """Return the server that is up, or None once one that was going down has gone."""
+        going: Postmaster | None = None
         while (postmaster := self._postmaster()) is not None and postmaster.status == "stopping":
+            if going is None:
+                self._report(f"waiting for PostgreSQL, process {postmaster.pid}, to finish stopping")
+            going = postmaster
             time.sleep(_POLL_SECONDS)
+        if going is not None:
+            self._wait_until_gone(going.pid, _HARD_STOP_DEADLINE)
         return postmaster
 
     def _write_settings(self, account: Account, socket_dir: Path) -> None:
@@ -250,6 +258,9 @@ class EmbeddedPostgres:
         fresh.replace(file)
 
     def _launch(self, account: Account) -> None:
+        if self._child is not None:
+            # Its files go before it does; and PostgreSQL takes a child that was not waited for, for a server that lives.
+            self._wait_until_gone(self._child.pid, _HARD_STOP_DEADLINE)
         environment = _environment()
         if (stale := self._read_pid_file()) is not None:
             # Its number may belong to somebody else by now, and PostgreSQL would take that one for a server. This is how
@@ -291,7 +302,7 @@ class EmbeddedPostgres:
         """End what a killed server left behind and still holds its memory; False where that is not the trouble."""
         if "shared memory block" not in self._log_tail():
             return False
-        for pid in _processes_in(self._pgdata):
+        for pid in processes_in(self._pgdata):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGQUIT)
         time.sleep(_POLL_SECONDS * 5)
@@ -348,7 +359,7 @@ class EmbeddedPostgres:
         """Tell whether `pid` is the server of this directory and not somebody who has got its number since."""
         if self._child is not None and self._child.pid == pid:
             return self._child.poll() is None
-        return _works_in(pid, self._pgdata)
+        return works_in(pid, self._pgdata, or_is_ending=True)
 
     def _socket_dir(self, account: Account) -> Path:
         if len(os.fsencode(_socket(self._pgdata))) <= _LONGEST_SOCKET_PATH:
@@ -406,26 +417,3 @@ def _environment() -> dict[str, str]:
 
 def _socket(directory: Path) -> Path:
     return directory / f".s.PGSQL.{_PORT}"
-
-
-def _works_in(pid: int, directory: Path) -> bool:
-    """Tell whether the process is alive and works in `directory`, as every process of a server does."""
-    if Path("/proc/self/cwd").exists():
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            return state != "Z" and Path(f"/proc/{pid}/cwd").samefile(directory)
-        except OSError:
-            return False
-    found = subprocess.run(  # noqa: S603
-        ["ps", "-p", str(pid), "-o", "command="],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return str(directory) in found.stdout
-
-
-def _processes_in(directory: Path) -> Iterator[int]:
-    for entry in Path("/proc").glob("[0-9]*"):
-        if _works_in(int(entry.name), directory):
-            yield int(entry.name)
