@@ -25,7 +25,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, Literal
@@ -34,7 +33,7 @@ from urllib.parse import quote
 from cronwell import errors
 from cronwell.runtime import tuning
 from cronwell.runtime.account import Account
-from cronwell.runtime.processes import processes_in, works_in
+from cronwell.runtime.processes import Postmaster, processes_in, works_in
 
 MAJOR_VERSION = 18
 DATABASE = "cronwell"
@@ -49,16 +48,6 @@ _POLL_SECONDS = 0.02
 _ORPHANS_DEADLINE = timedelta(seconds=30)
 _HARD_STOP_DEADLINE = timedelta(seconds=10)
 _SIGNALS: dict[StopMode, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-
-
-@dataclass(frozen=True, slots=True)
-class Postmaster:
-    """What `postmaster.pid` says of a server."""
-
-    pid: int
-    socket_dir: Path
-    status: str
-    """`starting`, `ready`, `standby` or `stopping`."""
 
 
 class EmbeddedPostgres:
@@ -262,7 +251,7 @@ class EmbeddedPostgres:
             # Its files go before it does; and PostgreSQL takes a child that was not waited for, for a server that lives.
             self._wait_until_gone(self._child.pid, _HARD_STOP_DEADLINE)
         environment = _environment()
-        if (stale := self._read_pid_file()) is not None:
+        if (stale := Postmaster.read(self._pgdata)) is not None:
             # Its number may belong to somebody else by now, and PostgreSQL would take that one for a server. This is how
             # pg_ctl names a process that is none. The file itself must stay: with it PostgreSQL finds out whether
             # anybody still uses the old shared memory.
@@ -341,19 +330,8 @@ class EmbeddedPostgres:
 
     def _postmaster(self) -> Postmaster | None:
         """The server that is alive in this directory."""
-        postmaster = self._read_pid_file()
+        postmaster = Postmaster.read(self._pgdata)
         return postmaster if postmaster is not None and self._is_server(postmaster.pid) else None
-
-    def _read_pid_file(self) -> Postmaster | None:
-        try:
-            lines = (self._pgdata / "postmaster.pid").read_text().splitlines()
-        except OSError:
-            return None
-        if not lines or not lines[0].strip().isdigit():
-            return None
-        # Only the first lines are there while the server is starting.
-        socket_dir, status = (lines[n].strip() if len(lines) > n else "" for n in (4, 7))
-        return Postmaster(int(lines[0]), Path(socket_dir), status or "starting")
 
     def _is_server(self, pid: int) -> bool:
         """Tell whether `pid` is the server of this directory and not somebody who has got its number since."""

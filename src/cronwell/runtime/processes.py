@@ -5,7 +5,31 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Postmaster:
+    """What `postmaster.pid` says of a server."""
+
+    pid: int
+    socket_dir: Path
+    status: str
+    """`starting`, `ready`, `standby` or `stopping`."""
+
+    @classmethod
+    def read(cls, pgdata: Path) -> Postmaster | None:
+        """What the file says, true or not: a server that was killed leaves it behind."""
+        try:
+            lines = (pgdata / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return None
+        if not lines or not lines[0].strip().isdigit():
+            return None
+        # Only the first lines are there while the server is starting.
+        socket_dir, status = (lines[n].strip() if len(lines) > n else "" for n in (4, 7))
+        return cls(int(lines[0]), Path(socket_dir), status or "starting")
 
 
 def works_in(pid: int, directory: Path, *, or_is_ending: bool = False) -> bool:
