@@ -447,6 +447,27 @@ async def test_abandoned_threads_are_replaced_up_to_a_limit(traces: Traces) -> N
     await bench.runner.close()
 
 
+async def test_a_function_that_waits_gets_the_place_of_an_abandoned_thread(traces: Traces) -> None:
+    bench = Bench(threads=1)
+    release = threading.Event()
+
+    def immortal() -> None:
+        release.wait(20)
+
+    def quick() -> str:
+        return "ran"
+
+    for _ in range(2):
+        stuck = asyncio.create_task(bench.run(immortal, within(0.1, cancel_grace=0.0)))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(bench.run(quick))
+        assert (await stuck).result is Result.TIMED_OUT
+        if bench.runner.abandoned == 2:
+            release.set()  # as many threads as allowed are stuck, so the next place is that of one that returns
+        assert (await waiting).output == "ran"
+    await bench.runner.close()
+
+
 async def test_a_function_that_waits_for_a_thread_in_vain_never_begins(traces: Traces) -> None:
     bench = Bench(threads=1)
     release, ran = threading.Event(), threading.Event()
@@ -462,6 +483,23 @@ async def test_a_function_that_waits_for_a_thread_in_vain_never_begins(traces: T
     assert (await first).result is Result.SUCCEEDED
     await bench.runner.close()
     assert not ran.is_set()
+
+
+async def test_a_system_without_threads_to_give_holds_functions_up_and_breaks_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def quick() -> str:
+        return "ran"
+
+    with monkeypatch.context() as poor:
+        poor.setattr(threading.Thread, "start", refuse)
+        outcome = await bench.run(quick, within(0.05))
+    assert outcome.result is Result.TIMED_OUT
+    assert "no thread was free" in str(outcome.error)
+    assert (await bench.run(quick)).output == "ran"
 
 
 async def test_closing_does_not_wait_for_what_was_abandoned(traces: Traces) -> None:
@@ -493,6 +531,26 @@ async def test_closing_asks_abandoned_tasks_once_more(traces: Traces) -> None:
     assert bench.runner.abandoned == 1
     await bench.runner.close()
     assert bench.runner.abandoned == 0
+
+
+async def test_an_abandoned_attempt_tells_its_task(bench: Bench) -> None:
+    started, seen = asyncio.Event(), asyncio.Event()
+
+    async def watches(ctx: Context) -> None:
+        try:
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            if ctx.cancelled:
+                seen.set()
+
+    bench.registry.add(watches)
+    task = asyncio.create_task(bench.runner.run(make_call({"handler": {"name": "watches"}}), within()))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen.is_set()
 
 
 async def test_an_abandoned_attempt_tells_its_thread(bench: Bench) -> None:

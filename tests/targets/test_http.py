@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
@@ -22,6 +23,7 @@ from standardwebhooks.webhooks import Webhook
 from cronwell import __version__
 from cronwell.config import HttpSettings
 from cronwell.model.execution import Result
+from cronwell.targets.dns import SystemResolver
 from cronwell.targets.egress import Egress
 from cronwell.targets.http import HttpRunner, read_retry_after
 from cronwell.targets.port import Outcome
@@ -39,6 +41,8 @@ from tests.targets.rig import (
 )
 
 Open = Callable[..., HttpRunner]
+# A certificate for 127.0.0.1 of an authority that nobody else trusts, and its key; both for tests only.
+TLS = Path(__file__).parent / "tls"
 SETTINGS = HttpSettings(connect_timeout=timedelta(seconds=2), response_limit=100_000)
 
 
@@ -323,10 +327,11 @@ async def test_a_host_that_hangs_does_not_hold_up_another(open_runner: Open, rec
         await asyncio.gather(*stuck, return_exceptions=True)
 
 
-async def test_cookies_of_one_job_do_not_reach_another(receiver: Receiver, deliver: Deliver) -> None:
+async def test_cookies_of_one_job_do_not_reach_another(runner: HttpRunner, receiver: Receiver) -> None:
     receiver.answer = answering("200 OK", Set_Cookie="session=mine; Path=/")
-    await deliver()
-    await deliver()
+    for _ in range(2):
+        await runner.run(make_call(receiver.target("localhost")), within())
+    assert len(receiver.requests) == 2
     assert "cookie" not in receiver.requests[1].headers
 
 
@@ -378,9 +383,15 @@ async def test_a_closed_port_is_a_connect_error(receiver: Receiver, runner: Http
     assert "cannot connect to 127.0.0.1" in str(outcome.error)
 
 
-async def test_a_name_without_an_address_is_a_dns_error(runner: HttpRunner) -> None:
-    outcome = await runner.run(make_call({"http": {"url": "http://nowhere.invalid/"}}), within())
+async def test_a_name_that_cannot_be_resolved_is_a_dns_error(open_runner: Open) -> None:
+    class Unreachable(SystemResolver):
+        async def resolve(self, *_: Any, **__: Any) -> Any:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    runner = open_runner(resolver=Unreachable())
+    outcome = await runner.run(make_call({"http": {"url": "http://nowhere.example/"}}), within())
     assert (outcome.result, outcome.error_kind, outcome.is_retryable) == (Result.FAILED, "dns", True)
+    assert outcome.error == "nowhere.example:80 has no address: Temporary failure in name resolution"
 
 
 async def test_a_name_that_cannot_be_one_is_a_dns_error(runner: HttpRunner) -> None:
@@ -411,15 +422,10 @@ async def test_a_server_that_never_shakes_hands_is_a_connect_error(
     assert "did not accept a connection within 100ms" in str(outcome.error)
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-async def test_a_certificate_is_checked(open_runner: Open, authority: trustme.CA) -> None:
-    served, trusted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
-    authority.issue_cert("127.0.0.1").configure_cert(served)
-    authority.configure_trust(trusted)
+async def test_a_certificate_is_checked(open_runner: Open) -> None:
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(TLS / "server.pem")
+    trusted = ssl.create_default_context(cafile=TLS / "authority.pem")
     async with Receiver(tls=served) as receiver:
         outcome = await open_runner(tls=trusted).run(make_call(receiver.target()), within())
         assert outcome.result is Result.SUCCEEDED

@@ -98,6 +98,8 @@ class HandlerRunner:
             # A function that never waits is done after this and needs no watching: 7 µs a call instead of 15.
             await asyncio.sleep(0)
             reason = await stopping.ended_or_stopped(task, signals)
+            if reason is not None:
+                context.stop()
             if reason is Result.CANCELLED:
                 await asyncio.wait({task}, timeout=min(grace, stopping.remaining(signals)))
                 grace = _FORCED_SECONDS
@@ -111,7 +113,6 @@ class HandlerRunner:
             raise
         finally:
             if not task.done():
-                context.stop()
                 self._lost.add(task)
                 task.add_done_callback(self._lost.discard)
         ended = task.result() if task.done() and not task.cancelled() else None
@@ -123,9 +124,10 @@ class HandlerRunner:
         ended: Outcome | None = None
         try:
             reason = await stopping.ended_or_stopped(ticket.future, signals)
-            if reason is not None and self._threads.withdraw(ticket):
-                return stopping.stopped_outcome(reason, call, detail=" (no thread was free to begin it)")
             if reason is not None:
+                context.stop()
+                if self._threads.withdraw(ticket):
+                    return stopping.stopped_outcome(reason, call, detail=" (no thread was free to begin it)")
                 await asyncio.wait({ticket.future}, timeout=signals.cancel_grace.total_seconds())
             if ticket.future.done():
                 ended = ticket.future.result()

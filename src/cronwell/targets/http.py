@@ -222,8 +222,8 @@ def _describe(error: BaseException, target: HttpTarget, settings: config.HttpSet
     """Turn what the client raised into a failed attempt with a sentence that helps."""
     if isinstance(error, _NotResent) and error.__cause__ is not None:
         error = error.__cause__
-    peer = clip(_read_url(target.url).authority, 300)[0] if not isinstance(error, aiohttp.InvalidURL) else ""
-    said = clip(str(error) or type(error).__name__, 2000)[0]
+    peer = "" if isinstance(error, aiohttp.InvalidURL) else _read_url(target.url).authority
+    said = str(error) or type(error).__name__
     match error:
         case errors.EgressRefused():
             return _failed("egress", said, is_retryable=False)
@@ -256,7 +256,7 @@ def _describe(error: BaseException, target: HttpTarget, settings: config.HttpSet
 
 
 def _failed(kind: str, error: str, *, is_retryable: bool = True) -> Outcome:
-    return Outcome(Result.FAILED, error=error, error_kind=kind, is_retryable=is_retryable)
+    return Outcome(Result.FAILED, error=clip(error, 4000)[0], error_kind=kind, is_retryable=is_retryable)
 
 
 def _reason(response: aiohttp.ClientResponse) -> str:

@@ -110,16 +110,14 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether to stop now: a user cancelled the execution, the worker stops, or the time is up."""
-        return (
-            self._is_stopped or self._signals.cancelled.is_set() or time.monotonic() >= self._signals.deadline
-        )
+        return self._is_stopped or self._signals.cancelled.is_set()
 
     def heartbeat(self, progress: Any = None) -> None:
         """Show progress: any JSON value; the latest one is written with the worker's next heartbeat."""
         self._signals.report(progress)
 
     def stop(self) -> None:
-        """Make `cancelled` true for good, for an attempt that the worker has given up on."""
+        """Make `cancelled` true for good: the worker has stopped the attempt, or given up on it."""
         self._is_stopped = True
 
 

@@ -110,8 +110,11 @@ class ThreadPool:
             name=f"{self._name}-{self._started}",
             daemon=True,
         )
+        try:
+            thread.start()
+        except RuntimeError:
+            return  # the system has no thread to give: those in service carry on, and others wait
         self._in_service.add(thread)
-        thread.start()
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         """Call what is queued, on a thread, until told to end or given up on."""
