@@ -36,6 +36,8 @@ ROWS_FOR_MISSED = 100
 COUNTED = 10_000
 """A longer range of missed slots is kept without their number, which can be worked out when asked for."""
 
+_TICK = timedelta(microseconds=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -137,7 +139,10 @@ def plan_slots(
     ranges: list[SkippedRange] = []
     at: datetime | None = cursor
     if cursor <= missed_until <= until:
-        planned, ranges = _judge_missed(plan, cursor, missed_until, now)
+        # A change of a zone's rules may have left the cursor where there is no slot any more.
+        first = plan.schedule.next_after(cursor - _TICK)
+        if first is not None and first <= missed_until:
+            planned, ranges = _judge_missed(plan, first, missed_until, now)
         at = plan.schedule.next_after(missed_until)
     text = plan.schedule.canonical()
     while at is not None and at <= until and len(planned) < SLOTS_AT_ONCE:
@@ -154,7 +159,7 @@ def _judge_missed(
     wanted = {"none": 0, "last": 1, "all": plan.catch_up_limit}[plan.catch_up]
     tail = _last_slots(schedule, first, last, max(wanted, ROWS_FOR_MISSED))
     oldest = now - _window(plan, tail[-1])
-    run = [slot for slot in tail[len(tail) - wanted :] if slot >= oldest] if wanted else []
+    run = [slot for slot in tail[-wanted:] if slot >= oldest] if wanted else []
     first_run = run[0] if run else None
     planned = [
         PlannedSlot(slot, now)
@@ -165,11 +170,9 @@ def _judge_missed(
     if tail[0] == first:
         return planned, []
     # The tail does not reach back to the first missed slot: the rest is one range.
-    before = slots(
-        schedule, first - timedelta(microseconds=1), tail[0] - timedelta(microseconds=1), COUNTED + 1
-    )
+    before = slots(schedule, first - _TICK, tail[0] - _TICK, COUNTED + 1)
     count = len(before) if len(before) <= COUNTED else None
-    end = before[-1] if count is not None else tail[0] - timedelta(microseconds=1)
+    end = before[-1] if count is not None else tail[0] - _TICK
     return planned, [SkippedRange(first, end, "catch_up", count)]
 
 
@@ -188,11 +191,10 @@ def _window(plan: Plan, slot: datetime) -> timedelta:
 
 def _last_slots(schedule: Schedule, first: datetime, last: datetime, count: int) -> list[datetime]:
     """The last `count` slots from `first` to `last`, found by looking back further and further."""
-    tick = timedelta(microseconds=1)
     span = timedelta(seconds=count)
     while True:
         start = max(first, last - span)
-        found = slots(schedule, start - tick, last, count * 4 + 1)
+        found = slots(schedule, start - _TICK, last, count * 4 + 1)
         if len(found) <= count * 4 and (len(found) >= count or start == first):
             return found[-count:]
         if len(found) > count * 4:
