@@ -10,7 +10,7 @@ from tests.shape.tree import ROOT, SOURCE, TESTS, files, shown
 LONGEST_FILE = 400
 VAGUE_NAMES = frozenset({"base", "common", "helper", "helpers", "manager", "misc", "shared", "util", "utils"})
 # The one way to wait in a test for what announces itself by no event: look again until a deadline.
-POLLING = frozenset({"eventually"})
+POLLING = frozenset({"until", "until_async", "until_blocking"})
 
 PYTHON = [path for folder in ("src", "tests", "tools", "bench") for path in files(ROOT / folder, "*.py")]
 
