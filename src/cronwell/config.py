@@ -25,9 +25,15 @@ PREFIX = "CRONWELL_"
 SECRET_PATHS = frozenset({"database.url"})
 
 
-def setting(default: Any, doc: str) -> Any:
-    """Declare one setting with its default and the line that describes it."""
-    return field(default=default, metadata={"doc": doc})
+def setting(
+    default: Any, doc: str, *, one_of: tuple[str, ...] = (), least: Any = None, most: Any = None
+) -> Any:
+    """Declare one setting with its default, the line that describes it, and the values that it may have."""
+    return field(default=default, metadata={"doc": doc, "one_of": one_of, "least": least, "most": most})
+
+
+# Nothing that is done again and again may be done without a pause.
+_A_MOMENT = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class DatabaseSettings:
     url: str = setting(
         "", "postgresql:// address of your PostgreSQL 15-18; empty: an embedded one in data_dir"
     )
-    pool_size: int = setting(8, "connections that one process keeps at most")
+    pool_size: int = setting(8, "connections that one process keeps at most", least=1)
     pooler: bool = setting(
         False, "true behind a transaction pooler: no prepared statements, polling for LISTEN"
     )
@@ -44,23 +50,31 @@ class DatabaseSettings:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    look_ahead: timedelta = setting(timedelta(seconds=60), "how far before its instant a slot is staged")
-    tick: timedelta = setting(timedelta(seconds=1), "longest wait between two looks for slots to stage")
-    batch: int = setting(2000, "jobs staged in one transaction")
+    look_ahead: timedelta = setting(
+        timedelta(seconds=60), "how far before its instant a slot is staged", least=_A_MOMENT
+    )
+    tick: timedelta = setting(
+        timedelta(seconds=1), "longest wait between two looks for slots to stage", least=_A_MOMENT
+    )
+    batch: int = setting(2000, "jobs staged in one transaction", least=1)
     late_grace: timedelta = setting(timedelta(seconds=10), "a slot found no later than this is still on time")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     pools: tuple[str, ...] = setting(("default",), "pools whose executions this worker takes")
-    concurrency: int = setting(1000, "attempts running at once in one worker process")
-    claim_batch: int = setting(1000, "executions claimed in one statement")
+    concurrency: int = setting(1000, "attempts running at once in one worker process", least=1)
+    claim_batch: int = setting(1000, "executions claimed in one statement", least=1)
     lease: timedelta = setting(
-        timedelta(seconds=30), "a worker silent for longer is lost; its work is retried"
+        timedelta(seconds=30), "a worker silent for longer is lost; its work is retried", least=_A_MOMENT
     )
-    heartbeat: timedelta = setting(timedelta(seconds=5), "how often a worker says that it lives")
+    heartbeat: timedelta = setting(
+        timedelta(seconds=5), "how often a worker says that it lives", least=_A_MOMENT
+    )
     pre_claim: timedelta = setting(timedelta(milliseconds=500), "how early an execution is claimed and held")
-    poll: timedelta = setting(timedelta(milliseconds=200), "longest wait between two looks for work")
+    poll: timedelta = setting(
+        timedelta(milliseconds=200), "longest wait between two looks for work", least=_A_MOMENT
+    )
     drain: timedelta = setting(timedelta(seconds=30), "how long a stopping worker lets attempts finish")
     cancel_grace: timedelta = setting(timedelta(seconds=10), "from a cooperative stop to a forced one")
     output_limit: int = setting(65_536, "bytes of output kept of one attempt; the rest is cut and marked")
@@ -72,8 +86,8 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    per_host: int = setting(256, "requests under way to one host at once, in one worker process")
-    connections: int = setting(2048, "connections of one worker process at the most")
+    per_host: int = setting(256, "requests under way to one host at once, in one worker process", least=1)
+    connections: int = setting(2048, "connections of one worker process at the most", least=1)
     connect_timeout: timedelta = setting(timedelta(seconds=10), "longest wait for a connection")
     response_limit: int = setting(1_048_576, "bytes of an answer that are read; a longer one is cut off")
     retry_after_cap: timedelta = setting(timedelta(hours=1), "longest Retry-After that is honoured")
@@ -89,7 +103,7 @@ class LimitSettings:
     body: int = setting(1_048_576, "bytes of one request body")
     batch_body: int = setting(536_870_912, "bytes of one NDJSON batch")
     payload: int = setting(262_144, "bytes of one payload")
-    page: int = setting(1000, "items on one page of a list")
+    page: int = setting(1000, "items on one page of a list", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +116,23 @@ class RetentionSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    level: str = setting("info", "debug, info, warning or error")
-    format: str = setting("auto", "json, text, or auto: text on a terminal")
+    level: str = setting(
+        "info", "debug, info, warning or error", one_of=("debug", "info", "warning", "error")
+    )
+    format: str = setting("auto", "json, text, or auto: text on a terminal", one_of=("json", "text", "auto"))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     data_dir: Path = setting(Path(".cronwell"), "where the embedded PostgreSQL keeps its data")
     host: str = setting("127.0.0.1", "address that the API listens on")
-    port: int = setting(8420, "port that the API listens on")
+    port: int = setting(8420, "port that the API listens on", most=65_535)
     url: str = setting("", "address of the API that the command line talks to; empty: host and port above")
-    ops_port: int = setting(0, "port for /healthz, /readyz and /metrics of a scheduler or worker; 0: none")
-    bus: str = setting("postgres", "how work is announced: postgres")
-    coordination: str = setting("postgres", "how leases are held: postgres")
+    ops_port: int = setting(
+        0, "port for /healthz, /readyz and /metrics of a scheduler or worker; 0: none", most=65_535
+    )
+    bus: str = setting("postgres", "how work is announced: postgres", one_of=("postgres",))
+    coordination: str = setting("postgres", "how leases are held: postgres", one_of=("postgres",))
     egress_allow: tuple[str, ...] = setting((), "private networks that targets may reach, e.g. 10.1.0.0/16")
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
@@ -192,17 +210,23 @@ def _read(
     origins: dict[str, str] = {}
     file = file or (Path(environ["CRONWELL_CONFIG"]) if environ.get("CRONWELL_CONFIG") else None)
     for path, raw in _from_file(file, leaves):
-        values[path], origins[path] = _convert(path, raw, str(file)), str(file)
+        values[path], origins[path] = _convert(leaves, path, raw, str(file)), str(file)
     names = {env_name(path): path for path in leaves}
     for name, text in environ.items():
         if not name.startswith(PREFIX) or name == "CRONWELL_CONFIG":
             continue
         if name not in names:
             raise ConfigError(f"{name} is not a setting{_nearest(name, list(names))}")
-        values[names[name]], origins[names[name]] = _convert(names[name], text, name), name
+        values[names[name]], origins[names[name]] = _convert(leaves, names[name], text, name), name
     for path, raw in (overrides or {}).items():
-        values[path], origins[path] = _convert(path, raw, "command line"), "command line"
+        values[path], origins[path] = _convert(leaves, path, raw, "command line"), "command line"
     settings: Settings = _build(Settings, "", values)
+    worker = settings.worker
+    if worker.heartbeat >= worker.lease:
+        raise ConfigError(
+            f"worker.heartbeat (CRONWELL_WORKER_HEARTBEAT), {write_value(worker.heartbeat)}, must be shorter than "
+            f"worker.lease (CRONWELL_WORKER_LEASE), {write_value(worker.lease)}: else every worker is taken for lost"
+        )
     return settings, origins
 
 
@@ -253,13 +277,23 @@ def _build(kind: Any, prefix: str, values: Mapping[str, object]) -> Any:
     return kind(**given)
 
 
-def _convert(path: str, raw: object, origin: str) -> object:
-    kind = _kind(path)
+def _convert(leaves: Mapping[str, Field[Any]], path: str, raw: object, origin: str) -> object:
     try:
-        return _CONVERTERS[kind](raw)
+        return _checked(leaves[path], _CONVERTERS[_kind(path)](raw))
     except (ValueError, TypeError) as error:
         detail = str(error) or f"{raw!r} is not accepted"
         raise ConfigError(f"{origin}: {path} ({env_name(path)}): {detail}") from None
+
+
+def _checked(leaf: Field[Any], value: Any) -> object:
+    one_of, least, most = (leaf.metadata[name] for name in ("one_of", "least", "most"))
+    if one_of and value not in one_of:
+        raise ValueError(f"{value!r} is not one of {', '.join(one_of)}")
+    if least is not None and value < least:
+        raise ValueError(f"{write_value(value)!r} is too little: it is at least {write_value(least)}")
+    if most is not None and value > most:
+        raise ValueError(f"{write_value(value)!r} is too much: it is at most {write_value(most)}")
+    return value
 
 
 def _kind(path: str) -> str:
