@@ -1,0 +1,305 @@
+"""Events: each is one line that a program can read, and moves its metrics; none is left out here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import FunctionType
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client import REGISTRY
+
+from cronwell import telemetry
+from cronwell.config import LogSettings
+
+SOON = timedelta(milliseconds=1500)
+NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One call, the line it logs (None: it logs nothing) and the metrics it moves, with how far."""
+
+    emit: Callable[[], None]
+    line: dict[str, Any] | None = None
+    moves: dict[str, float] = field(default_factory=dict)
+    sets: dict[str, float] = field(default_factory=dict)
+
+
+def _attempt_ended(result: str, error: str | None) -> Callable[[], None]:
+    return lambda: telemetry.attempt_ended(
+        execution="x-1", job="j", target="http", result=result, attempt=2, took=SOON, error=error
+    )
+
+
+EVENTS: dict[str, Event] = {
+    "started": Event(
+        lambda: telemetry.started("worker", pools=["a"]),
+        {"level": "info", "event": "worker is running", "pools": ["a"]},
+    ),
+    "stopping": Event(
+        lambda: telemetry.stopping("SIGTERM"), {"level": "info", "event": "stopping", "reason": "SIGTERM"}
+    ),
+    "stopped": Event(lambda: telemetry.stopped("api"), {"level": "info", "event": "api has stopped"}),
+    "service_failed": Event(
+        lambda: telemetry.service_failed("staging", ValueError("odd"), 0.123),
+        {"level": "warning", "service": "staging", "error": "ValueError: odd", "retry_in_s": 0.12},
+        {'cronwell_service_failures_total{service="staging"}': 1},
+    ),
+    "staged": Event(
+        lambda: telemetry.staged(jobs=3, slots=5, skipped=2, took=SOON),
+        {"level": "debug", "jobs": 3, "slots": 5, "skipped": 2, "ms": 1500.0},
+        {
+            'cronwell_slots_staged_total{verdict="staged"}': 5,
+            'cronwell_slots_staged_total{verdict="skipped"}': 2,
+            "cronwell_stage_seconds_count": 1,
+            "cronwell_stage_seconds_sum": 1.5,
+        },
+    ),
+    "staged_until": Event(
+        lambda: telemetry.staged_until(NOON), sets={"cronwell_staged_until_seconds": NOON.timestamp()}
+    ),
+    "claimed": Event(
+        lambda: telemetry.claimed(count=7, took=SOON),
+        moves={
+            "cronwell_claim_batch_size_count": 1,
+            "cronwell_claim_batch_size_sum": 7,
+            "cronwell_claim_seconds_sum": 1.5,
+        },
+    ),
+    "attempt_started": Event(
+        lambda: telemetry.attempt_started(priority=2, lateness=SOON),
+        moves={'cronwell_start_lateness_seconds_sum{priority="low"}': 1.5},
+    ),
+    "attempt_ended": Event(
+        _attempt_ended("failed", "e" * 1000),
+        {
+            "level": "warning",
+            "job": "j",
+            "execution": "x-1",
+            "attempt": 2,
+            "result": "failed",
+            "error": "e" * 300,
+            "ms": 1500.0,
+        },
+        {
+            'cronwell_attempts_total{result="failed",target="http"}': 1,
+            'cronwell_attempt_seconds_sum{target="http"}': 1.5,
+        },
+    ),
+    "attempt_ended, succeeded": Event(
+        _attempt_ended("succeeded", None),
+        None,
+        {
+            'cronwell_attempts_total{result="succeeded",target="http"}': 1,
+            'cronwell_attempt_seconds_sum{target="http"}': 1.5,
+        },
+    ),
+    "completed": Event(
+        lambda: telemetry.completed(states={"succeeded": 3, "retrying": 1}, stale=2, took=SOON),
+        {"level": "warning", "count": 2},
+        {
+            'cronwell_executions_total{state="succeeded"}': 3,
+            'cronwell_executions_total{state="retrying"}': 1,
+            "cronwell_complete_batch_size_sum": 6,
+            "cronwell_complete_seconds_sum": 1.5,
+            "cronwell_stale_results_total": 2,
+        },
+    ),
+    "completed, nothing stale": Event(
+        lambda: telemetry.completed(states={"succeeded": 1}, stale=0, took=SOON),
+        None,
+        {'cronwell_executions_total{state="succeeded"}': 1, "cronwell_stale_results_total": 0},
+    ),
+    "died": Event(
+        lambda: telemetry.died(execution="x-1", job="j", attempts=4, error="odd"),
+        {"level": "error", "execution": "x-1", "job": "j", "attempts": 4, "error": "odd"},
+    ),
+    "skipped_for_overlap": Event(
+        lambda: telemetry.skipped_for_overlap(3),
+        {"level": "info", "count": 3},
+        {'cronwell_executions_total{state="skipped"}': 3},
+    ),
+    "running": Event(lambda: telemetry.running(9), sets={"cronwell_running": 9}),
+    "lease_lost": Event(
+        lambda: telemetry.lease_lost("w", 5), {"level": "error", "worker": "w", "attempts": 5}
+    ),
+    "worker_lost": Event(lambda: telemetry.worker_lost("w"), {"level": "warning", "worker": "w"}),
+    "rescued": Event(
+        lambda: telemetry.rescued(4), {"level": "warning", "count": 4}, {"cronwell_rescued_total": 4}
+    ),
+    "finished_jobs": Event(lambda: telemetry.finished_jobs(2), {"level": "info", "count": 2}),
+    "day_made": Event(lambda: telemetry.day_made("2026-05-05"), {"level": "info", "day": "2026-05-05"}),
+    "day_dropped": Event(lambda: telemetry.day_dropped("2026-05-05"), {"level": "info", "day": "2026-05-05"}),
+    "day_kept": Event(lambda: telemetry.day_kept("2026-05-05"), {"level": "warning", "day": "2026-05-05"}),
+    "job_changed": Event(
+        lambda: telemetry.job_changed("paused", job="1", name="nightly", note=None),
+        {"level": "info", "event": "job paused", "job": "1", "name": "nightly", "note": None},
+    ),
+    "execution_changed": Event(
+        lambda: telemetry.execution_changed("cancelled", execution="x-1", count=2),
+        {"level": "info", "event": "execution cancelled", "execution": "x-1", "count": 2},
+    ),
+    "migrated": Event(lambda: telemetry.migrated("0001 core"), {"level": "info", "step": "0001 core"}),
+    "child_died": Event(
+        lambda: telemetry.child_died("api", -9, 0.5),
+        {"level": "error", "child": "api", "exit_code": -9, "restart_in_s": 0.5},
+    ),
+    "queue": Event(
+        lambda: telemetry.queue("gpu", depth=12, oldest=SOON),
+        sets={
+            'cronwell_queue_depth{pool="gpu"}': 12,
+            'cronwell_queue_oldest_seconds{pool="gpu"}': 1.5,
+        },
+    ),
+    "heartbeat_age": Event(
+        lambda: telemetry.heartbeat_age(SOON), sets={"cronwell_heartbeat_age_seconds": 1.5}
+    ),
+    "request_began": Event(lambda: telemetry.request_began("r-1")),
+    "request_answered": Event(
+        lambda: telemetry.request_answered(method="GET", route="/v1/jobs", status=200, took=SOON),
+        moves={'cronwell_http_request_seconds_sum{method="GET",route="/v1/jobs",status="200"}': 1.5},
+    ),
+    "request_failed": Event(
+        lambda: telemetry.request_failed(method="GET", path="/v1/jobs", error=ValueError("odd")),
+        {"level": "error", "method": "GET", "path": "/v1/jobs"},
+    ),
+    "plan_failed": Event(
+        lambda: telemetry.plan_failed(job="1", error=ValueError("odd")),
+        {"level": "error", "job": "1", "error": "ValueError: odd"},
+        {'cronwell_service_failures_total{service="plan"}': 1},
+    ),
+}
+
+
+Log = Callable[[], str]
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Log]:
+    """What was written to standard error, by a logger that is set up anew and forgotten afterwards."""
+    monkeypatch.setattr(telemetry, "_log", structlog.get_logger("cronwell"))
+    yield lambda: capsys.readouterr().err
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def samples() -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for metric in REGISTRY.collect()
+        for sample in metric.samples
+    }
+
+
+def value_of(name: str, among: Samples) -> float:
+    """A sample by its name as /metrics writes it; one that was never touched is zero."""
+    bare, _, labels = name.rstrip("}").partition("{")
+    pairs = tuple(sorted((key, text.strip('"')) for key, text in _pairs(labels)))
+    return among.get((bare, pairs), 0.0)
+
+
+def _pairs(labels: str) -> Iterator[tuple[str, str]]:
+    for part in filter(None, labels.split(",")):
+        key, _, text = part.partition("=")
+        yield key, text
+
+
+def test_every_event_is_tried_here() -> None:
+    events = {
+        name
+        for name, value in vars(telemetry).items()
+        if isinstance(value, FunctionType) and value.__module__ == telemetry.__name__ and name[0] != "_"
+    }
+    assert events - {"configure"} == {name.partition(",")[0] for name in EVENTS}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_an_event_is_one_line_of_json_and_moves_its_metrics(name: str, log: Log) -> None:
+    event = EVENTS[name]
+    telemetry.configure(LogSettings(level="debug", format="json"), role="worker")
+    before = samples()
+    event.emit()
+    after = samples()
+    lines = log().splitlines()
+    if event.line is None:
+        assert lines == []
+    else:
+        [text] = lines
+        line = json.loads(text)
+        assert {key: line.get(key) for key in event.line} == event.line
+        assert line["role"] == "worker"
+        assert datetime.fromisoformat(line["timestamp"]).utcoffset() == timedelta()
+        assert line["event"]
+    moved = {metric: value_of(metric, after) - value_of(metric, before) for metric in event.moves}
+    assert moved == pytest.approx(event.moves)
+    assert {metric: value_of(metric, after) for metric in event.sets} == event.sets
+
+
+def test_every_metric_is_moved_by_some_event() -> None:
+    metrics = {
+        value._name
+        for value in vars(telemetry).values()
+        if hasattr(value, "_name") and hasattr(value, "describe")
+    }
+    named = " ".join(name for event in EVENTS.values() for name in (*event.moves, *event.sets))
+    assert metrics
+    assert {name for name in metrics if name not in named} == set()
+
+
+def test_a_failed_request_is_logged_with_its_trace_on_one_line(log: Log) -> None:
+    telemetry.configure(LogSettings(format="json"), role="api")
+
+    def fail() -> None:
+        raise ValueError("odd\nthing")
+
+    with pytest.raises(ValueError) as caught:
+        fail()
+    telemetry.request_failed(method="GET", path="/", error=caught.value)
+    [text] = log().splitlines()
+    assert "in fail" in json.loads(text)["exception"]
+
+
+def test_what_a_request_leads_to_carries_its_id(log: Log) -> None:
+    telemetry.configure(LogSettings(format="json"), role="api")
+    telemetry.request_began("r-7")
+    telemetry.job_changed("created", job="1", name="x")
+    assert json.loads(log())["request_id"] == "r-7"
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_the_level_decides_what_is_said(level: str, heard: list[str], log: Log) -> None:
+    telemetry.configure(LogSettings(level=level, format="json"), role="worker")
+    telemetry.staged(jobs=1, slots=1, skipped=0, took=SOON)
+    telemetry.stopping("SIGTERM")
+    telemetry.rescued(1)
+    telemetry.lease_lost("w", 1)
+    assert [json.loads(line)["level"] for line in log().splitlines()] == heard
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("chosen", ["auto", "json", "text"])
+def test_people_get_text_and_programs_get_json(
+    chosen: str, is_terminal: bool, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    telemetry.configure(LogSettings(format=chosen), role="worker")
+    telemetry.stopping("SIGTERM")
+    wants_text = chosen == "text" or (chosen == "auto" and is_terminal)
+    written = log()
+    assert written.startswith("{") is not wants_text
+    assert "SIGTERM" in written
