@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote
 
-from multidict import CIMultiDict, istr
+from multidict import CIMultiDict
 
 from cronwell import __version__
 from cronwell.model.job import HttpTarget
@@ -21,19 +21,6 @@ from cronwell.targets.port import Call
 
 _BODILESS = frozenset({"GET", "DELETE"})
 _USER_AGENT = f"cronwell/{__version__}"
-# Names that are known to need no folding: three microseconds less for each delivery.
-_ACCEPT_ENCODING = istr("Accept-Encoding")
-_ATTEMPT = istr("Cronwell-Attempt")
-_CONTENT_TYPE = istr("Content-Type")
-_FENCE = istr("Cronwell-Fence")
-_ID = istr("webhook-id")
-_IDEMPOTENCY_KEY = istr("Idempotency-Key")
-_JOB = istr("Cronwell-Job")
-_SIGNATURE = istr("webhook-signature")
-_SLOT = istr("Cronwell-Slot")
-_TIMESTAMP = istr("webhook-timestamp")
-_TRACEPARENT = istr("traceparent")
-_USER_AGENT_NAME = istr("User-Agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +38,21 @@ def build(call: Call, target: HttpTarget, timestamp: int) -> Delivery:
     body = _write_body(call, slot) if has_body else b""
     headers = CIMultiDict(
         {
-            _ID: call.execution_id,
-            _TIMESTAMP: str(timestamp),
-            _SIGNATURE: signing.sign(call.secret, call.execution_id, timestamp, body),
-            _IDEMPOTENCY_KEY: call.execution_id,
-            _JOB: _quote(call.job_name),
-            _SLOT: slot,
-            _ATTEMPT: str(call.attempt),
-            _FENCE: str(call.fence),
-            _TRACEPARENT: _traceparent(call),
-            _USER_AGENT_NAME: _USER_AGENT,
-            _ACCEPT_ENCODING: "identity",
+            "webhook-id": call.execution_id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signing.sign(call.secret, call.execution_id, timestamp, body),
+            "Idempotency-Key": call.execution_id,
+            "Cronwell-Job": _quote(call.job_name),
+            "Cronwell-Slot": slot,
+            "Cronwell-Attempt": str(call.attempt),
+            "Cronwell-Fence": str(call.fence),
+            "traceparent": _traceparent(call),
+            "User-Agent": _USER_AGENT,
+            "Accept-Encoding": "identity",
         }
     )
     if has_body:
-        headers[_CONTENT_TYPE] = "application/json"
+        headers["Content-Type"] = "application/json"
     for name, value in target.headers.items():
         headers[name] = value
     return Delivery(headers, body if has_body else None)
