@@ -232,27 +232,22 @@ def test_what_a_killed_owner_left_running_is_adopted(data_dir: Path) -> None:
         assert not is_alive(pid)
 
 
-def test_a_server_that_is_still_stopping_is_waited_for(data_dir: Path) -> None:
-    with embedded(data_dir) as server:
-        first_pid = None
-
-        async def scenario() -> None:
-            nonlocal first_pid
-            connection = await asyncpg.connect(server.start())
-            first_pid = server.pid
-            # A smart shutdown waits for the connection, as long as it stays.
-            os.kill(first_pid, signal.SIGTERM)
-            pid_file = data_dir / "postgres" / "postmaster.pid"
-            await until(lambda: "stopping" in pid_file.read_text())
-            starting = asyncio.create_task(asyncio.to_thread(server.start))
-            await asyncio.sleep(0)
-            assert not starting.done()
-            await connection.close()
-            await starting
-
-        asyncio.run(scenario())
+async def test_a_server_that_is_still_stopping_is_waited_for(data_dir: Path) -> None:
+    reports: list[str] = []
+    server = EmbeddedPostgres(data_dir, extra=UNSAFE_BUT_FAST, report=reports.append)
+    connection = await asyncpg.connect(await asyncio.to_thread(server.start))
+    first_pid = server.pid
+    # A smart shutdown waits for the connection, as long as it stays.
+    os.kill(first_pid, signal.SIGTERM)
+    await until(lambda: "stopping" in (data_dir / "postgres" / "postmaster.pid").read_text())
+    starting = asyncio.create_task(asyncio.to_thread(server.start))
+    await until(lambda: any("finish stopping" in report for report in reports))
+    await connection.close()
+    try:
+        await starting
         assert server.pid != first_pid
-        assert ask(server.url, "select 1") == 1
+    finally:
+        await asyncio.to_thread(server.stop, "immediate")
 
 
 # After a crash
@@ -357,13 +352,10 @@ def test_a_directory_that_holds_something_else_is_refused(directory: Path) -> No
 
 
 def test_a_server_that_does_not_come_up_says_why_and_the_next_try_is_free(data_dir: Path) -> None:
-    with (
-        embedded(data_dir, {"shared_buffers": "much"}) as server,
-        pytest.raises(errors.StoreUnavailable, match='invalid value for parameter "shared_buffers"'),
-    ):
-        server.start()
-    with embedded(data_dir) as server:
-        server.start()
+    with embedded(data_dir, {"shared_buffers": "much"}) as broken, embedded(data_dir) as sound:
+        with pytest.raises(errors.StoreUnavailable, match='invalid value for parameter "shared_buffers"'):
+            broken.start()
+        sound.start()
 
 
 # Stopping
