@@ -1,9 +1,12 @@
-"""A served interface for each test, on a copy of a database that is migrated once."""
+"""One served interface and one database for all tests here; each test finds the database empty."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -12,8 +15,37 @@ from cronwell.config import DatabaseSettings, Settings
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
-from tests.api.rig import Caller, Rig, serving
+from tests.api.rig import Caller, Rig, calling, serving
 from tests.support import postgres
+
+# A few rows are gone sooner by delete than by truncate, let alone by a new database.
+EMPTY = "; ".join(
+    f"delete from {table}"
+    for table in (
+        "cursors",
+        "job_revisions",
+        "jobs",
+        "executions",
+        "attempts",
+        "skips",
+        "workers",
+        "idempotency_keys",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    rig: Rig
+    database: Database
+    url: str
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The server lives on one event loop, so all async tests here run on that one."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @pytest.fixture(scope="session")
@@ -30,33 +62,26 @@ def migrated(server: str) -> str:
     return asyncio.run(make())
 
 
-@pytest.fixture
-async def api_url(server: str, migrated: str) -> AsyncIterator[str]:
-    """The URL of a migrated database that belongs to this test."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def served(server: str, migrated: str) -> AsyncIterator[Served]:
+    """The interface on the database's own clock and with the default settings."""
     url = await postgres.create_database(server, template=migrated)
-    yield url
+    database = await Database.connect(DatabaseSettings(), url, application_name="test")
+    clock = await DatabaseClock.measured(database)
+    async with serving(database, url, clock, Settings()) as rig:
+        yield Served(rig, database, url)
+    await database.close()
     await postgres.drop_database(server, url)
 
 
-@pytest.fixture
-async def api_database(api_url: str) -> AsyncIterator[Database]:
-    opened = await Database.connect(DatabaseSettings(), api_url, application_name="test")
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def settings() -> Settings:
-    """The settings that the server has; a test module may override them."""
-    return Settings()
-
-
-@pytest.fixture
-async def rig(api_database: Database, api_url: str, settings: Settings) -> AsyncIterator[Rig]:
-    """A served interface on the database's own clock."""
-    clock = await DatabaseClock.measured(api_database)
-    async with serving(api_database, api_url, clock, settings) as opened:
-        yield opened
+@pytest_asyncio.fixture(loop_scope="session")
+async def rig(served: Served) -> AsyncIterator[Rig]:
+    """The served interface, with nothing stored yet and on connections of its own."""
+    async with calling(served.rig.caller.url) as caller:
+        yield dataclasses.replace(served.rig, caller=caller)
+    served.rig.reasons.clear()
+    async with served.database.transaction() as connection:
+        await connection.execute(EMPTY)
 
 
 @pytest.fixture
@@ -64,13 +89,12 @@ def api(rig: Rig) -> Caller:
     return rig.caller
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(server: str, migrated: str) -> AsyncIterator[Rig]:
-    """A served interface for all tests of a module; they mark themselves with its loop and leave no job behind."""
-    url = await postgres.create_database(server, template=migrated)
-    database = await Database.connect(DatabaseSettings(), url, application_name="test")
-    clock = await DatabaseClock.measured(database)
-    async with serving(database, url, clock, Settings()) as opened:
-        yield opened
-    await database.close()
-    await postgres.drop_database(server, url)
+@pytest.fixture
+def api_database(served: Served, rig: Rig) -> Database:
+    """The database behind `rig`, to serve it in another way."""
+    return served.database
+
+
+@pytest.fixture
+def api_url(served: Served) -> str:
+    return served.url

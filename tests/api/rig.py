@@ -195,11 +195,18 @@ async def listening(app: Any) -> AsyncIterator[Caller]:
     running = asyncio.create_task(server.run(), name="server")
     try:
         assert await first_answer("127.0.0.1", server.port, "/healthz", timedelta(seconds=10))
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=100)) as session:
-            yield Caller(session, f"http://127.0.0.1:{server.port}")
+        async with calling(f"http://127.0.0.1:{server.port}") as caller:
+            yield caller
     finally:
         server.stop()
         await running
+
+
+@asynccontextmanager
+async def calling(url: str) -> AsyncIterator[Caller]:
+    """Connections to the server at `url`, as many as are called for at once."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=100)) as session:
+        yield Caller(session, url)
 
 
 def limited(**limits: int) -> Settings:

@@ -9,8 +9,6 @@ import pytest
 
 from tests.api.rig import HOURLY, Reply, Rig
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 JSON = {"Content-Type": "application/json"}
 
 
@@ -125,26 +123,26 @@ def job(**fields: object) -> bytes:
     ],
 )
 async def test_a_wrong_field_is_named_with_what_is_accepted(
-    shared: Rig, fields: dict[str, Any], field: str, said: str
+    rig: Rig, fields: dict[str, Any], field: str, said: str
 ) -> None:
-    reply = await refused(shared, job(**fields))
+    reply = await refused(rig, job(**fields))
     assert reply.status == 422
     assert reply.fields[0].startswith(field)
     assert said in json.dumps(reply.json["errors"])
 
 
-async def test_a_bad_cron_text_is_refused_with_its_column(shared: Rig) -> None:
-    reply = await refused(shared, job(schedule="0 3 * * MOON"))
+async def test_a_bad_cron_text_is_refused_with_its_column(rig: Rig) -> None:
+    reply = await refused(rig, job(schedule="0 3 * * MOON"))
     assert [each["column"] for each in reply.json["errors"]] == [9]
 
 
-async def test_all_wrong_fields_are_named_at_once(shared: Rig) -> None:
-    reply = await refused(shared, job(priority="urgent", pool="No", timeout="x"))
+async def test_all_wrong_fields_are_named_at_once(rig: Rig) -> None:
+    reply = await refused(rig, job(priority="urgent", pool="No", timeout="x"))
     assert reply.fields == ["pool", "priority", "timeout"]
 
 
-async def test_what_is_required_is_asked_for(shared: Rig) -> None:
-    reply = await refused(shared, b"{}")
+async def test_what_is_required_is_asked_for(rig: Rig) -> None:
+    reply = await refused(rig, b"{}")
     assert reply.fields == ["name", "target"]
 
 
@@ -180,49 +178,45 @@ async def test_what_is_required_is_asked_for(shared: Rig) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-async def test_what_is_not_a_fit_json_object_is_malformed(shared: Rig, data: bytes, said: str) -> None:
+async def test_what_is_not_a_fit_json_object_is_malformed(rig: Rig, data: bytes, said: str) -> None:
     for path, method in (("/v1/jobs", "POST"), ("/v1/schedules/preview", "POST")):
-        reply = await refused(shared, data, path, method)
+        reply = await refused(rig, data, path, method)
         assert (reply.status, reply.json["type"]) == (400, "urn:cronwell:malformed")
         assert said in reply.json["detail"]
 
 
-async def test_a_payload_nested_too_deep_is_refused_by_name(shared: Rig) -> None:
+async def test_a_payload_nested_too_deep_is_refused_by_name(rig: Rig) -> None:
     data = b'{"name":"a","target":"https://a.example","payload":' + b"[" * 34 + b"]" * 34 + b"}"
-    reply = await refused(shared, data)
+    reply = await refused(rig, data)
     assert (reply.status, reply.fields) == (422, ["payload"])
 
 
-async def test_a_payload_beyond_the_limit_is_too_large(shared: Rig) -> None:
-    reply = await refused(shared, job(payload="x" * 262_144))
+async def test_a_payload_beyond_the_limit_is_too_large(rig: Rig) -> None:
+    reply = await refused(rig, job(payload="x" * 262_144))
     assert (reply.status, reply.json["type"]) == (413, "urn:cronwell:too-large")
     assert "payload" in reply.json["detail"]
 
 
-async def test_numbers_that_fit_into_64_bits_and_long_digits_in_text_are_kept(shared: Rig) -> None:
+async def test_numbers_that_fit_into_64_bits_and_long_digits_in_text_are_kept(rig: Rig) -> None:
     payload = {"most": 2**64 - 1, "least": -(2**63), "text": "9" * 40, "float": 1e30, "escaped": "\\u0000"}
-    reply = await shared.caller.post("/v1/jobs", {**HOURLY, "payload": payload})
+    reply = await rig.caller.post("/v1/jobs", {**HOURLY, "payload": payload})
     assert (reply.status, reply.json["payload"]) == (201, payload)
-    await shared.caller.call("DELETE", reply.headers["Location"])
 
 
-async def test_the_last_of_two_equal_keys_counts(shared: Rig) -> None:
+async def test_the_last_of_two_equal_keys_counts(rig: Rig) -> None:
     data = b'{"name": "first", "target": "https://a.example", "name": "second"}'
-    reply = await shared.caller.call("POST", "/v1/jobs", data=data, headers=JSON)
+    reply = await rig.caller.call("POST", "/v1/jobs", data=data, headers=JSON)
     assert (reply.status, reply.json["name"]) == (201, "second")
-    await shared.caller.call("DELETE", reply.headers["Location"])
 
 
-async def test_a_taken_name_is_a_conflict_that_says_where_the_job_is(shared: Rig) -> None:
-    first = await shared.caller.post("/v1/jobs", {**HOURLY, "name": "a/b"})
-    second = await shared.caller.post("/v1/jobs", {**HOURLY, "name": "a/b"})
-    other = await shared.caller.post("/v1/jobs", {**HOURLY, "name": "c"})
-    renamed = await shared.caller.call("PATCH", "/v1/jobs/name:c", {"name": "a/b"})
+async def test_a_taken_name_is_a_conflict_that_says_where_the_job_is(rig: Rig) -> None:
+    await rig.caller.post("/v1/jobs", {**HOURLY, "name": "a/b"})
+    second = await rig.caller.post("/v1/jobs", {**HOURLY, "name": "a/b"})
+    await rig.caller.post("/v1/jobs", {**HOURLY, "name": "c"})
+    renamed = await rig.caller.call("PATCH", "/v1/jobs/name:c", {"name": "a/b"})
     assert (second.status, second.json["type"]) == (409, "urn:cronwell:name-taken")
     assert "/v1/jobs/name:a%2Fb" in second.json["detail"]
     assert (renamed.status, renamed.json["type"]) == (409, "urn:cronwell:name-taken")
-    for made in (first, other):
-        await shared.caller.call("DELETE", made.headers["Location"])
 
 
 @pytest.mark.parametrize(
@@ -248,22 +242,20 @@ async def test_a_taken_name_is_a_conflict_that_says_where_the_job_is(shared: Rig
     ],
 )
 async def test_a_wrong_order_to_a_job_is_refused_and_changes_nothing(
-    shared: Rig, path: str, body: object, field: str, hint: str
+    rig: Rig, path: str, body: object, field: str, hint: str
 ) -> None:
-    made = await shared.caller.create()
-    reply = await shared.caller.post(f"/v1/jobs/{made['id']}/{path}", body)
+    made = await rig.caller.create()
+    reply = await rig.caller.post(f"/v1/jobs/{made['id']}/{path}", body)
     assert (reply.status, reply.fields) == (422, [field])
     assert hint in json.dumps(reply.json["errors"])
-    after = (await shared.caller.get(f"/v1/jobs/{made['id']}")).json
+    after = (await rig.caller.get(f"/v1/jobs/{made['id']}")).json
     assert (after["state"], after["latest_executions"]) == ("active", [])
-    await shared.caller.call("DELETE", f"/v1/jobs/{made['id']}")
 
 
-async def test_a_triggers_payload_has_the_limit_of_a_jobs(shared: Rig) -> None:
-    made = await shared.caller.create()
-    reply = await shared.caller.post(f"/v1/jobs/{made['id']}/trigger", {"payload": "x" * 262_144})
+async def test_a_triggers_payload_has_the_limit_of_a_jobs(rig: Rig) -> None:
+    made = await rig.caller.create()
+    reply = await rig.caller.post(f"/v1/jobs/{made['id']}/trigger", {"payload": "x" * 262_144})
     assert reply.status == 413
-    await shared.caller.call("DELETE", f"/v1/jobs/{made['id']}")
 
 
 @pytest.mark.parametrize(
@@ -275,13 +267,12 @@ async def test_a_triggers_payload_has_the_limit_of_a_jobs(shared: Rig) -> None:
         ({"retry": {"a": {"b": {"c": 1}}}}, "retry.a"),
     ],
 )
-async def test_a_wrong_change_leaves_the_job_as_it_was(shared: Rig, change: object, field: str) -> None:
-    made = await shared.caller.create()
-    reply = await shared.caller.call("PATCH", f"/v1/jobs/{made['id']}", change)
+async def test_a_wrong_change_leaves_the_job_as_it_was(rig: Rig, change: object, field: str) -> None:
+    made = await rig.caller.create()
+    reply = await rig.caller.call("PATCH", f"/v1/jobs/{made['id']}", change)
     assert (reply.status, reply.fields) == (422, [field])
-    after = (await shared.caller.get(f"/v1/jobs/{made['id']}")).json
+    after = (await rig.caller.get(f"/v1/jobs/{made['id']}")).json
     assert (after["revision"], after["schedule"]) == (1, "@hourly")
-    await shared.caller.call("DELETE", f"/v1/jobs/{made['id']}")
 
 
 @pytest.mark.parametrize(
@@ -299,6 +290,6 @@ async def test_a_wrong_change_leaves_the_job_as_it_was(shared: Rig, change: obje
         ({"schedule": "@daily", "time_zone": "UTC"}, "time_zone"),
     ],
 )
-async def test_a_preview_of_nonsense_is_refused(shared: Rig, body: dict[str, Any], field: str) -> None:
-    reply = await refused(shared, json.dumps(body).encode(), "/v1/schedules/preview")
+async def test_a_preview_of_nonsense_is_refused(rig: Rig, body: dict[str, Any], field: str) -> None:
+    reply = await refused(rig, json.dumps(body).encode(), "/v1/schedules/preview")
     assert (reply.status, reply.fields[0].split(".")[0]) == (422, field)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.api.rig import Rig
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-
-async def test_the_root_leads_to_the_documentation(shared: Rig) -> None:
-    reply = await shared.caller.get("/")
+async def test_the_root_leads_to_the_documentation(rig: Rig) -> None:
+    reply = await rig.caller.get("/")
     assert (reply.status, reply.headers["Location"]) == (307, "docs")
 
 
-async def test_the_page_asks_nothing_of_other_hosts_and_all_it_asks_for_is_there(shared: Rig) -> None:
-    page = (await shared.caller.get("/docs")).body.decode()
+async def test_the_page_asks_nothing_of_other_hosts_and_all_it_asks_for_is_there(rig: Rig) -> None:
+    page = (await rig.caller.get("/docs")).body.decode()
     assert "://" not in page.replace('window.location.protocol + "//"', "")
     wanted = re.findall(r"(?:src|href)=\"([^\"]+)\"|url: '([^']+)'", page)
     addresses = {first or second for first, second in wanted}
@@ -27,13 +23,13 @@ async def test_the_page_asks_nothing_of_other_hosts_and_all_it_asks_for_is_there
         "docs/openapi.json",
     }
     for address in addresses:
-        assert (await shared.caller.get(f"/{address}")).status == 200, address
+        assert (await rig.caller.get(f"/{address}")).status == 200, address
 
 
-async def test_the_page_gets_a_document_that_its_version_of_swagger_ui_reads(shared: Rig) -> None:
-    document = (await shared.caller.get("/docs/openapi.json")).json
+async def test_the_page_gets_a_document_that_its_version_of_swagger_ui_reads(rig: Rig) -> None:
+    document = (await rig.caller.get("/docs/openapi.json")).json
     assert document["openapi"] == "3.0.3"
-    text = (await shared.caller.get("/docs/openapi.json")).body.decode()
+    text = (await rig.caller.get("/docs/openapi.json")).body.decode()
     for newer in ('"type":"null"', '"const"', '"patternProperties"', '"propertyNames"', '"examples":['):
         assert newer not in text
     headers = document["components"]["schemas"]["HttpTarget"]["properties"]["headers"]
@@ -41,6 +37,6 @@ async def test_the_page_gets_a_document_that_its_version_of_swagger_ui_reads(sha
     assert document["components"]["schemas"]["JobSpec"]["properties"]["description"]["nullable"] is True
 
 
-async def test_files_outside_the_bundle_are_not_served(shared: Rig) -> None:
+async def test_files_outside_the_bundle_are_not_served(rig: Rig) -> None:
     for path in ("/docs/static/../../../etc/passwd", "/docs/static/..%2f..%2fetc%2fpasswd", "/docs/static/"):
-        assert (await shared.caller.get(path)).status == 404
+        assert (await rig.caller.get(path)).status == 404

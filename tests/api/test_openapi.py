@@ -38,7 +38,7 @@ GET /readyz                          GET /metrics
 """
 
 # More than the suite needs; a deeper search by hand: EXAMPLES=200 pytest tests/api/test_openapi.py
-EXAMPLES = int(os.environ.get("EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "8"))
 
 CONFIG = {
     "generation": {"max-examples": EXAMPLES, "deterministic": "EXAMPLES" not in os.environ},

@@ -11,14 +11,12 @@ import pytest
 
 from tests.api.rig import HOURLY, Rig
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 
 @pytest.mark.parametrize(
     "path", ["/nothing", "/v1", "/v1/jobs/", "/v1/jobs/a/b/c", "/v1/jobs/x/explain", "/docs/nothing"]
 )
-async def test_what_is_not_there_is_a_problem(shared: Rig, path: str) -> None:
-    reply = await shared.caller.get(path)
+async def test_what_is_not_there_is_a_problem(rig: Rig, path: str) -> None:
+    reply = await rig.caller.get(path)
     assert (reply.status, reply.headers["Content-Type"]) == (404, "application/problem+json")
     assert (reply.json["instance"], reply.json["status"]) == (path, 404)
 
@@ -37,28 +35,28 @@ async def test_what_is_not_there_is_a_problem(shared: Rig, path: str) -> None:
     ],
 )
 async def test_a_wrong_method_is_answered_with_all_that_are_right(
-    shared: Rig, method: str, path: str, allowed: str
+    rig: Rig, method: str, path: str, allowed: str
 ) -> None:
-    reply = await shared.caller.call(method, path)
+    reply = await rig.caller.call(method, path)
     assert (reply.status, reply.headers["Allow"]) == (405, allowed)
     assert reply.headers["Content-Type"] == "application/problem+json"
     assert allowed in reply.json["detail"]
 
 
-async def test_what_can_be_got_can_be_asked_for_its_headers(shared: Rig) -> None:
-    reply = await shared.caller.call("HEAD", "/healthz")
+async def test_what_can_be_got_can_be_asked_for_its_headers(rig: Rig) -> None:
+    reply = await rig.caller.call("HEAD", "/healthz")
     assert (reply.status, reply.body) == (200, b"")
     assert int(reply.headers["Content-Length"]) > 0
-    assert (await shared.caller.call("HEAD", "/v1/jobs/name:nobody")).status == 404
-    assert (await shared.caller.call("HEAD", "/v1/jobs:batch")).status == 405
+    assert (await rig.caller.call("HEAD", "/v1/jobs/name:nobody")).status == 404
+    assert (await rig.caller.call("HEAD", "/v1/jobs:batch")).status == 405
 
 
 @pytest.mark.parametrize(
     "given", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonx", "é"]
 )
-async def test_a_body_that_is_not_said_to_be_json_is_refused(shared: Rig, given: str) -> None:
+async def test_a_body_that_is_not_said_to_be_json_is_refused(rig: Rig, given: str) -> None:
     for path in ("/v1/jobs", "/v1/schedules/preview", "/v1/dead-letters/redrive"):
-        reply = await shared.caller.call("POST", path, data=b"{}", headers={"Content-Type": given})
+        reply = await rig.caller.call("POST", path, data=b"{}", headers={"Content-Type": given})
         assert (reply.status, reply.json["type"]) == (415, "urn:cronwell:unsupported-media-type")
         assert "application/json" in reply.json["detail"]
 
@@ -66,33 +64,31 @@ async def test_a_body_that_is_not_said_to_be_json_is_refused(shared: Rig, given:
 @pytest.mark.parametrize(
     "given", ["application/json; charset=utf-8", "Application/JSON", "application/vnd.x+json"]
 )
-async def test_json_under_its_other_names_is_read(shared: Rig, given: str) -> None:
-    reply = await shared.caller.call(
+async def test_json_under_its_other_names_is_read(rig: Rig, given: str) -> None:
+    reply = await rig.caller.call(
         "POST", "/v1/schedules/preview", data=b'{"schedule":"@daily"}', headers={"Content-Type": given}
     )
     assert reply.status == 200
 
 
-async def test_a_page_of_another_site_can_change_nothing(shared: Rig) -> None:
-    await shared.caller.create()
+async def test_a_page_of_another_site_can_change_nothing(rig: Rig) -> None:
+    await rig.caller.create()
     for method, path in (("POST", "/v1/jobs/name:hourly/trigger"), ("DELETE", "/v1/jobs/name:hourly")):
-        reply = await shared.caller.call(method, path, headers={"Sec-Fetch-Site": "cross-site"})
+        reply = await rig.caller.call(method, path, headers={"Sec-Fetch-Site": "cross-site"})
         assert (reply.status, reply.json["type"]) == (403, "urn:cronwell:cross-site")
-    assert (await shared.caller.get("/v1/jobs/name:hourly")).json["latest_executions"] == []
-    same = await shared.caller.call(
-        "DELETE", "/v1/jobs/name:hourly", headers={"Sec-Fetch-Site": "same-origin"}
-    )
+    assert (await rig.caller.get("/v1/jobs/name:hourly")).json["latest_executions"] == []
+    same = await rig.caller.call("DELETE", "/v1/jobs/name:hourly", headers={"Sec-Fetch-Site": "same-origin"})
     assert same.status == 200
 
 
-async def test_a_request_keeps_the_id_that_it_came_with(shared: Rig) -> None:
-    reply = await shared.caller.call("GET", "/v1/jobs", headers={"X-Request-Id": "trace-me.42"})
+async def test_a_request_keeps_the_id_that_it_came_with(rig: Rig) -> None:
+    reply = await rig.caller.call("GET", "/v1/jobs", headers={"X-Request-Id": "trace-me.42"})
     assert reply.headers.getall("X-Request-Id") == ["trace-me.42"]
 
 
 @pytest.mark.parametrize("given", ["", "has space", "x" * 129, "a\tb", "ü", '{"log": "forged"}'])
-async def test_an_id_that_is_not_fit_for_a_log_is_replaced(shared: Rig, given: str) -> None:
-    reply = await shared.caller.call("GET", "/v1/jobs", headers={"X-Request-Id": given})
+async def test_an_id_that_is_not_fit_for_a_log_is_replaced(rig: Rig, given: str) -> None:
+    reply = await rig.caller.call("GET", "/v1/jobs", headers={"X-Request-Id": given})
     assert re.fullmatch("[0-9a-f]{32}", reply.headers["X-Request-Id"])
 
 
@@ -108,8 +104,8 @@ async def test_an_id_that_is_not_fit_for_a_log_is_replaced(shared: Rig, given: s
         ("/v1/jobs?%ff=1", "one of"),
     ],
 )
-async def test_an_unknown_parameter_is_refused_with_the_nearest(shared: Rig, path: str, hint: str) -> None:
-    reply = await shared.caller.get(path)
+async def test_an_unknown_parameter_is_refused_with_the_nearest(rig: Rig, path: str, hint: str) -> None:
+    reply = await rig.caller.get(path)
     assert reply.status == 422
     assert hint in reply.json["errors"][0]["accepted"]
 
@@ -152,16 +148,16 @@ async def test_an_unknown_parameter_is_refused_with_the_nearest(shared: Rig, pat
         ("/v1/executions?q=" + "x" * 201, "q"),
     ],
 )
-async def test_a_wrong_parameter_is_named(shared: Rig, path: str, field: str) -> None:
-    reply = await shared.caller.get(path)
+async def test_a_wrong_parameter_is_named(rig: Rig, path: str, field: str) -> None:
+    reply = await rig.caller.get(path)
     assert (reply.status, reply.fields) == (422, [field])
 
 
-async def test_a_plus_in_an_address_is_explained(shared: Rig) -> None:
-    reply = await shared.caller.get("/v1/executions?from=2026-01-01T00:00:00+01:00")
+async def test_a_plus_in_an_address_is_explained(rig: Rig) -> None:
+    reply = await rig.caller.get("/v1/executions?from=2026-01-01T00:00:00+01:00")
     assert reply.status == 422
     assert "%2B" in reply.json["detail"]
-    assert (await shared.caller.get("/v1/executions?from=2026-01-01T00:00:00%2B01:00")).status == 200
+    assert (await rig.caller.get("/v1/executions?from=2026-01-01T00:00:00%2B01:00")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -177,33 +173,33 @@ async def test_a_plus_in_an_address_is_explained(shared: Rig) -> None:
         "/v1/jobs?cursor=%00",
     ],
 )
-async def test_a_null_character_in_an_address_is_malformed(shared: Rig, path: str) -> None:
+async def test_a_null_character_in_an_address_is_malformed(rig: Rig, path: str) -> None:
     for method in ("GET", "POST"):
-        reply = await shared.caller.call(method, path)
+        reply = await rig.caller.call(method, path)
         assert (reply.status, reply.json["type"]) == (400, "urn:cronwell:malformed")
 
 
-async def test_bytes_that_are_no_text_in_an_address_find_nothing(shared: Rig) -> None:
-    assert (await shared.caller.get("/v1/jobs/name:%ff%fe")).status == 404
-    assert (await shared.caller.get("/v1/jobs?name_prefix=%ff")).json["items"] == []
+async def test_bytes_that_are_no_text_in_an_address_find_nothing(rig: Rig) -> None:
+    assert (await rig.caller.get("/v1/jobs/name:%ff%fe")).status == 404
+    assert (await rig.caller.get("/v1/jobs?name_prefix=%ff")).json["items"] == []
 
 
 @pytest.mark.parametrize(
     "given", ['"x"', "one", '"1', '""', "", '"1", "2"', "-1", '"1.0"', '"99999999999"', 'W/"1"']
 )
-async def test_an_if_match_that_is_no_revision_is_malformed(shared: Rig, given: str) -> None:
+async def test_an_if_match_that_is_no_revision_is_malformed(rig: Rig, given: str) -> None:
     for method, body in (("PUT", HOURLY), ("PATCH", {}), ("DELETE", None)):
-        reply = await shared.caller.call(method, "/v1/jobs/name:hourly", body, headers={"If-Match": given})
+        reply = await rig.caller.call(method, "/v1/jobs/name:hourly", body, headers={"If-Match": given})
         assert (reply.status, reply.json["type"]) == (400, "urn:cronwell:malformed")
         assert "If-Match" in reply.json["detail"]
 
 
-async def test_a_change_is_made_only_to_the_revision_that_it_was_meant_for(shared: Rig) -> None:
+async def test_a_change_is_made_only_to_the_revision_that_it_was_meant_for(rig: Rig) -> None:
     path = "/v1/jobs/name:hourly"
-    await shared.caller.create()
+    await rig.caller.create()
 
     async def change(method: str, body: object, if_match: str) -> int:
-        return (await shared.caller.call(method, path, body, headers={"If-Match": if_match})).status
+        return (await rig.caller.call(method, path, body, headers={"If-Match": if_match})).status
 
     assert await change("PUT", HOURLY, '"2"') == 412
     assert await change("PUT", HOURLY, '"1"') == 200
@@ -211,22 +207,22 @@ async def test_a_change_is_made_only_to_the_revision_that_it_was_meant_for(share
     assert await change("PATCH", {"description": "x"}, "2") == 200
     assert await change("PATCH", {"description": "y"}, "*") == 200
     assert await change("DELETE", None, '"3"') == 412
-    assert (await shared.caller.get(path)).json["revision"] == 4
+    assert (await rig.caller.get(path)).json["revision"] == 4
     assert await change("DELETE", None, '"4"') == 200
 
 
 @pytest.mark.parametrize("given", ["", "x" * 256, "tab\tkey", "ümlaut"])
-async def test_an_idempotency_key_is_short_and_printable(shared: Rig, given: str) -> None:
-    reply = await shared.caller.call("POST", "/v1/jobs", HOURLY, headers={"Idempotency-Key": given})
+async def test_an_idempotency_key_is_short_and_printable(rig: Rig, given: str) -> None:
+    reply = await rig.caller.call("POST", "/v1/jobs", HOURLY, headers={"Idempotency-Key": given})
     assert (reply.status, reply.fields) == (422, ["Idempotency-Key"])
-    assert (await shared.caller.get("/v1/jobs")).json["items"] == []
+    assert (await rig.caller.get("/v1/jobs")).json["items"] == []
 
 
-async def test_a_key_gives_the_first_answer_again_and_refuses_another_request(shared: Rig) -> None:
-    first = await shared.caller.post("/v1/jobs", HOURLY, Idempotency_Key="key one")
+async def test_a_key_gives_the_first_answer_again_and_refuses_another_request(rig: Rig) -> None:
+    first = await rig.caller.post("/v1/jobs", HOURLY, Idempotency_Key="key one")
     reordered = dict(reversed(HOURLY.items()))
-    again = await shared.caller.post("/v1/jobs", reordered, Idempotency_Key="key one")
-    other = await shared.caller.post("/v1/jobs", {**HOURLY, "name": "other"}, Idempotency_Key="key one")
+    again = await rig.caller.post("/v1/jobs", reordered, Idempotency_Key="key one")
+    other = await rig.caller.post("/v1/jobs", {**HOURLY, "name": "other"}, Idempotency_Key="key one")
     assert (first.status, again.status) == (201, 201)
     assert again.body == first.body
     assert (first.headers.get("Idempotency-Replayed"), again.headers["Idempotency-Replayed"]) == (
@@ -236,19 +232,17 @@ async def test_a_key_gives_the_first_answer_again_and_refuses_another_request(sh
     assert (again.headers["Location"], again.headers["ETag"]) == (first.headers["Location"], '"1"')
     assert (other.status, other.json["type"]) == (409, "urn:cronwell:key-in-use")
     runs = [
-        await shared.caller.post("/v1/jobs/name:hourly/trigger", body, Idempotency_Key="key two")
+        await rig.caller.post("/v1/jobs/name:hourly/trigger", body, Idempotency_Key="key two")
         for body in (None, {}, {"payload": 1})
     ]
     assert [each.status for each in runs] == [201, 201, 409]
     assert runs[0].body == runs[1].body
-    await shared.caller.call("DELETE", "/v1/jobs/name:hourly")
 
 
-async def test_a_refused_request_does_not_use_up_its_key(shared: Rig) -> None:
-    refused = await shared.caller.post("/v1/jobs", {**HOURLY, "schedule": "x"}, Idempotency_Key="key three")
-    made = await shared.caller.post("/v1/jobs", HOURLY, Idempotency_Key="key three")
+async def test_a_refused_request_does_not_use_up_its_key(rig: Rig) -> None:
+    refused = await rig.caller.post("/v1/jobs", {**HOURLY, "schedule": "x"}, Idempotency_Key="key three")
+    made = await rig.caller.post("/v1/jobs", HOURLY, Idempotency_Key="key three")
     assert (refused.status, made.status) == (422, 201)
-    await shared.caller.call("DELETE", "/v1/jobs/name:hourly")
 
 
 async def endless(sent: list[int]) -> AsyncIterator[bytes]:
@@ -257,16 +251,16 @@ async def endless(sent: list[int]) -> AsyncIterator[bytes]:
         yield b" " * 65_536
 
 
-async def test_a_body_without_end_is_cut_off_at_the_limit(shared: Rig) -> None:
+async def test_a_body_without_end_is_cut_off_at_the_limit(rig: Rig) -> None:
     sent: list[int] = []
     headers = {"Content-Type": "application/json"}
-    reply = await shared.caller.call("POST", "/v1/jobs", data=endless(sent), headers=headers)
+    reply = await rig.caller.call("POST", "/v1/jobs", data=endless(sent), headers=headers)
     assert (reply.status, reply.json["type"]) == (413, "urn:cronwell:too-large")
     assert sum(sent) < 100_000_000
 
 
-async def test_a_body_that_says_it_is_too_long_is_refused_unread(shared: Rig) -> None:
-    address = urlsplit(shared.caller.url)
+async def test_a_body_that_says_it_is_too_long_is_refused_unread(rig: Rig) -> None:
+    address = urlsplit(rig.caller.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(
         b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -42,7 +43,8 @@ class Outlook:
         if job.plan is None:
             return Upcoming(job_id=job.id, timezone="UTC", items=[])
         schedule = load_plan(job.plan).schedule
-        ahead = coming(schedule, job.id, self._clock.now(), count)
+        # A thousand slots take up to 50 ms, too long to keep the event loop from others.
+        ahead = await asyncio.to_thread(coming, schedule, job.id, self._clock.now(), count)
         if job.state == "paused":
             ahead = [each.model_copy(update={"note": "paused"}) for each in ahead]
         return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead)
