@@ -41,6 +41,19 @@ def test_a_caret_that_has_no_place_is_left_out(column: int | None, sent: object)
     assert said == "No\n  x.y: bad"
 
 
+@pytest.mark.parametrize("column", [0, -1, 5, None, "2", 1.5])
+def test_a_caret_does_not_stand_beside_its_text(column: object) -> None:
+    said = explain(
+        {"title": "No", "errors": [{"field": "x", "message": "bad", "column": column}]}, {"x": "abc"}
+    )
+    assert said == "No\n  x: bad"
+
+
+def test_the_detail_is_not_repeated_beside_the_fields() -> None:
+    wrong = [{"field": "x", "message": "bad"}]
+    assert explain(examples.problem(422, "No", "x: bad", errors=wrong)) == "No\n  x: bad"
+
+
 def test_without_fields_the_detail_says_it() -> None:
     assert explain(examples.problem(409, "That name is taken", "another job is named 'x'")) == (
         "That name is taken: another job is named 'x'"

@@ -41,10 +41,10 @@ def test_only_what_happens_from_now_on_is_told(api: ScriptedApi) -> None:
 def test_a_slot_that_waits_is_no_news_but_each_attempt_is(api: ScriptedApi) -> None:
     api.on("GET", LIST, examples.page())
     api.on("GET", LIST, examples.page())
-    for state, fence in (("pending", 0), ("running", 1), ("retrying", 1), ("running", 2)):
+    for state, fence in (("pending", 0), ("running", 1), ("running", 2), ("retrying", 2)):
         api.on("GET", LIST, examples.page(examples.execution(id="a", state=state, fence=fence)))
     follower = _follower(api)
-    assert [state for _ in range(4) for _, state in _changes(follower)] == ["running", "retrying", "running"]
+    assert [state for _ in range(4) for _, state in _changes(follower)] == ["running", "running", "retrying"]
 
 
 def test_an_execution_that_runs_long_is_followed_to_its_end(api: ScriptedApi) -> None:
@@ -71,14 +71,34 @@ def test_an_execution_that_is_gone_is_forgotten(api: ScriptedApi) -> None:
     assert len(api.requests) == before + 1
 
 
+def test_more_than_can_be_followed_is_said(run: Run, api: ScriptedApi) -> None:
+    crowd = [examples.execution(id=f"{number:04}") for number in range(2000)]
+    api.on("GET", LIST, examples.page())
+    api.on("GET", LIST, examples.page(examples.execution(id="old")))
+    api.on("GET", LIST, examples.page(*crowd, next_cursor="more"))
+    result = run("execution", "tail", "--count", "1")
+    assert "some are left out: narrow it with --job" in result.stderr
+
+
+def test_a_long_list_that_reaches_back_to_what_is_known_is_complete(api: ScriptedApi) -> None:
+    old = examples.execution(id="old")
+    api.on("GET", LIST, examples.page(old))
+    api.on("GET", LIST, examples.page(old))
+    crowd = [examples.execution(id=f"{number:04}") for number in range(1999)]
+    api.on("GET", LIST, examples.page(*crowd, old, next_cursor="more"))
+    follower = _follower(api)
+    assert (len(_changes(follower)), follower.is_overrun) == (1999, False)
+
+
 def test_tail_stops_after_so_many_lines(run: Run, api: ScriptedApi) -> None:
     late = examples.execution(id="b", state="failed", attempt=2, error="boom", slot=examples.moment())
+    old = examples.execution(id="old")
     api.on("GET", LIST, examples.page())
-    api.on("GET", LIST, examples.page())
+    api.on("GET", LIST, examples.page(old))
     api.on(
         "GET",
         LIST,
-        examples.page(late, examples.execution(id="a"), examples.execution(id="c", state="running")),
+        examples.page(late, old, examples.execution(id="a"), examples.execution(id="c", state="running")),
     )
     result = run("execution", "tail", "--count", "3", "--interval", "0.05", "--job", "hello")
     assert api.last.query["job"] == ["name:hello"]

@@ -115,9 +115,8 @@ class Screen:
             table.add_column(
                 column.title,
                 justify="right" if column.is_number else "left",
+                # Where nothing can be left out any more, a long text is folded: an id stays whole.
                 overflow="fold",
-                # Where nothing can be left out any more, the first column is folded: an id stays whole.
-                no_wrap=not column.is_prose and place != kept[0],
             )
         for row in cells:
             table.add_row(*(Text(row[place], style=STYLES.get(row[place], "")) for place in kept))

@@ -1,13 +1,13 @@
 """`cronwell execution tail`: follow executions as they start, retry and end.
 
 The API is polled: each look reads the executions whose slots lie in the last minute, and one by one those that are
-still open from before. A state that came and went between two looks is not seen; the last one always is.
+still open from before. A state that came and went between two looks is not seen; the last one always is. Where more
+happens than one look may read, the newest are shown and a remark says that others were not.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,7 @@ ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 BEHIND = timedelta(seconds=60)
 AHEAD = timedelta(seconds=2)
 OPEN_FOLLOWED = 100
+MOST_READ = 2000
 
 
 def tail(
@@ -50,8 +51,13 @@ def tail(
     if not as_json:
         screen.remark("following executions; Ctrl-C ends it")
     written = 0
+    has_remarked = False
     while True:
-        for execution in follower.look():
+        changed = follower.look()
+        if follower.is_overrun and not has_remarked and not as_json:
+            screen.remark("more executions than can be followed, so some are left out: narrow it with --job")
+            has_remarked = True
+        for execution in changed:
             if as_json:
                 screen.json_line(execution)
             else:
@@ -68,6 +74,8 @@ class Follower:
 
     client: Client
     job: str | None
+    is_overrun: bool = False
+    """Whether the latest look may have missed something."""
     _known: dict[str, tuple[str, int]] = field(default_factory=dict)
     _slots: dict[str, datetime] = field(default_factory=dict)
 
@@ -75,8 +83,9 @@ class Follower:
         """Take in how things stand, so that only what happens from now on is new."""
         for execution in self._recent():
             self._note(execution)
+        self.is_overrun = False
 
-    def look(self) -> Iterator[dict[str, Any]]:
+    def look(self) -> list[dict[str, Any]]:
         """Every execution that has changed since the last look, oldest slot first."""
         found = {execution["id"]: execution for execution in self._recent()}
         for execution_id in self._left_open(found):
@@ -93,22 +102,26 @@ class Follower:
         for execution in found.values():
             self._note(execution)
         self._forget_old()
-        yield from sorted(changed, key=lambda each: (times.read_moment(each["slot"]), each["id"]))
+        return sorted(changed, key=lambda each: (times.read_moment(each["slot"]), each["id"]))
 
-    def _recent(self) -> Iterator[dict[str, Any]]:
-        if self._known or self.client.has_answered:
-            now = self.client.server_at
-        else:
+    def _recent(self) -> list[dict[str, Any]]:
+        if not self.client.has_answered:
             # The server's clock decides what is recent, and only an answer tells it.
             self.client.get("/v1/executions", {"limit": 1})
-            now = self.client.server_at
+        now = self.client.server_at
         query = {
             "job": self.job,
             "from": times.write_moment(now - BEHIND),
             "to": times.write_moment(now + AHEAD),
         }
-        for page in self.client.find("/v1/executions", query, limit=None):
-            yield from page.items
+        found: list[dict[str, Any]] = []
+        following: str | None = None
+        for page in self.client.find("/v1/executions", query, limit=MOST_READ):
+            found += page.items
+            following = page.next_cursor
+        # Newest first: what was not read is older than all of these. If one of them is known, so is what was not read.
+        self.is_overrun = following is not None and not any(each["id"] in self._known for each in found)
+        return found
 
     def _left_open(self, found: dict[str, dict[str, Any]]) -> list[str]:
         open_ids = [
