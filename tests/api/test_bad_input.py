@@ -293,3 +293,22 @@ async def test_a_wrong_change_leaves_the_job_as_it_was(rig: Rig, change: object,
 async def test_a_preview_of_nonsense_is_refused(rig: Rig, body: dict[str, Any], field: str) -> None:
     reply = await refused(rig, json.dumps(body).encode(), "/v1/schedules/preview")
     assert (reply.status, reply.fields[0].split(".")[0]) == (422, field)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {f"field-{n}": 1 for n in range(40_000)},
+        {"schedule": {f"field-{n}": "x" for n in range(40_000)}},
+        {"tags": {f"bad key {n}": 1 for n in range(20_000)}},
+        {"x" * 1_000_000: 1},
+    ],
+    ids=["fields", "schedule", "tags", "one long name"],
+)
+async def test_a_body_full_of_mistakes_is_answered_with_the_first_of_them(
+    rig: Rig, fields: dict[str, Any]
+) -> None:
+    reply = await refused(rig, job(**fields))
+    assert reply.status == 422
+    assert len(reply.fields) <= 51
+    assert len(reply.body) < 100_000

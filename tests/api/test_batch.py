@@ -115,8 +115,8 @@ async def test_results_come_while_jobs_are_still_being_sent(api: Caller) -> None
 async def test_a_client_that_reads_nothing_before_it_has_sent_all_is_served(rig: Rig) -> None:
     """Its results are more than the buffers between us hold, so they must not wait for it to read."""
     address = urlsplit(rig.caller.url)
-    refused = b'{"%s": 1}\n' % (b"-" * 60_000)
-    count = 150
+    refused = b"[%s]\n" % (b" " * 250) * 100
+    count = 800
     reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=65_536)
     async with asyncio.timeout(60):
         writer.write(
@@ -129,7 +129,8 @@ async def test_a_client_that_reads_nothing_before_it_has_sent_all_is_served(rig:
         answer = await reader.read()
     writer.close()
     assert answer.startswith(b"HTTP/1.1 200")
-    assert answer.count(b'"status":"error"') == count
+    assert answer.count(b'"status":"error"') == count * 100
+    assert len(answer) > 15_000_000
 
 
 async def test_a_job_or_batch_beyond_its_limit_is_told_so_in_its_place(

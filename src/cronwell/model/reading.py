@@ -195,6 +195,8 @@ def _members(raw: Mapping[object, object]) -> dict[str, _Given]:
     problems: list[errors.FieldProblem] = []
     found: dict[str, _Given] = {}
     for key, value in raw.items():
+        if len(problems) > len(_KEYS):
+            break  # it is no schedule at all; to explain each of a thousand names helps nobody
         if key not in _KEYS:
             problems.append(_unknown(str(key)))
         elif isinstance(value, str):

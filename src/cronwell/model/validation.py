@@ -12,16 +12,23 @@ from pydantic_core import ErrorDetails
 
 from cronwell.errors import FieldProblem, Invalid
 
+MOST_TOLD = 50
+LONGEST_NAME = 100
+
 M = TypeVar("M", bound=BaseModel)
 
 
 def validate(model: type[M], raw: Mapping[str, object]) -> M:
-    """Check raw JSON against a model; raises Invalid with every problem found."""
+    """Check raw JSON against a model; raises Invalid with the problems found, up to MOST_TOLD of them."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        problems = {_problem(model, raw, details) for details in error.errors(include_url=False)}
-        raise Invalid(sorted(problems, key=lambda problem: problem.field)) from None
+        # Each takes its time to explain, and a body can hold tens of thousands.
+        told = error.errors(include_url=False)[:MOST_TOLD]
+        problems = {_problem(model, raw, details) for details in told}
+        rest = error.error_count() - len(told)
+        more = [FieldProblem("body", f"and {rest} more problems")] if rest else []
+        raise Invalid(sorted(problems, key=lambda problem: problem.field) + more) from None
 
 
 def _problem(model: type[BaseModel], raw: Mapping[str, object], details: ErrorDetails) -> FieldProblem:
@@ -62,7 +69,7 @@ def _place(raw: object, details: ErrorDetails) -> list[str]:
             value = value[part]
         elif _is_marker(part):
             continue
-        place.append(str(part))
+        place.append(str(part)[:LONGEST_NAME])
     return place
 
 
