@@ -148,7 +148,7 @@ async def test_a_resume_fires_what_was_missed_when_asked(
     await still_house.jobs.resume(TENANT, str(job), fire_missed=asked)
     assert [slot for slot in await _slots(still_house, job) if slot <= 330] == run
     skipped = await _slots(still_house, job, State.SKIPPED)
-    assert sorted(skipped + run) == [60, 120, 180, 240, 300]
+    assert sorted([*skipped, *run]) == [60, 120, 180, 240, 300]
 
 
 async def test_a_pause_with_an_end_ends_by_itself(still_house: House, clock: ManualClock) -> None:

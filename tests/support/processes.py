@@ -81,7 +81,7 @@ class Cluster:
         return process
 
     def logs(self) -> str:
-        return "\n".join(f"--- {p.popen.args}\n{p.output}" for p in self.processes)
+        return "\n".join(f"--- {p.popen.args!r}\n{p.output}" for p in self.processes)
 
 
 @contextmanager
