@@ -68,6 +68,9 @@ returning
 -- name: complete
 -- Record how attempts ended, where the fence is still the one that was claimed. What did not succeed leaves a row in
 -- attempts. A retry is not taken up after a cancel, nor after a pause or delete that made this attempt the last.
+-- The state is compared as text, here and below, so that the planner cannot see that the index of running executions
+-- would do: a plan made while nothing ran went through all that runs for each result, and with 10,000 running a batch
+-- of 1,000 took 6 s against 80 ms (November 2026).
 with results as (
     select *
     from unnest(
@@ -95,7 +98,7 @@ failed as (
         and e.slot = r.slot
     where r.result <> 'succeeded'
         and e.fence = r.fence
-        and e.state = 'running'
+        and e.state::text = 'running'
     on conflict do nothing
 )
 update executions as e
@@ -120,7 +123,7 @@ where e.tenant_id = r.tenant_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.fence = r.fence
-    and e.state = 'running'
+    and e.state::text = 'running'
 returning e.tenant_id, e.job_id, e.kind, e.slot, e.fence, e.state
 
 -- name: skip_blocked
@@ -157,7 +160,7 @@ where e.tenant_id = r.tenant_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.fence = r.fence
-    and e.state = 'running'
+    and e.state::text = 'running'
     and e.started_at is null
     and e.cancel_requested_at is null
     and not e.is_last_attempt
@@ -174,7 +177,7 @@ where e.tenant_id = r.tenant_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.fence = r.fence
-    and e.state = 'running'
+    and e.state::text = 'running'
 
 -- name: cancels
 -- The executions of a worker that someone asked to cancel.
