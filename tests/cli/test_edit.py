@@ -183,6 +183,10 @@ def test_a_text_that_was_not_taken_is_kept(
 
 def test_an_editor_that_fails_changes_nothing(run: Run, api: ScriptedApi) -> None:
     api.on("GET", JOB, examples.job())
-    assert run("job", "edit", "hello", EDITOR="false").exit_code == 1
+    failed = run("job", "edit", "hello", EDITOR="false")
+    kept = re.search(r"your text: (\S+\.json)\)", failed.stderr)
+    assert kept is not None
+    Path(kept[1]).unlink()
+    assert failed.exit_code == 1
     assert run("job", "edit", "hello", EDITOR="/no/such/editor").exit_code == 2
     assert {request.method for request in api.requests} == {"GET"}
