@@ -144,11 +144,13 @@ def _banner(
         lines.append(
             "  Webhooks may call this machine (127.0.0.1), because only this machine can reach the API."
         )
+    # By GET, because there is nothing on a fresh installation that takes a POST and does no harm.
+    target = f'{{"http": {{"url": "{address}/healthz", "method": "GET"}}}}'
     lines += [
         "",
         "Make a first job:",
         f"  curl {address}/v1/jobs -H 'content-type: application/json' \\",
-        f'    -d \'{{"name": "hello", "schedule": "*/10 * * * * *", "target": "{address}/healthz"}}\'',
+        f'    -d \'{{"name": "hello", "schedule": "*/10 * * * * *", "target": {target}}}\'',
         "",
         "Ctrl-C drains and stops everything.",
     ]
