@@ -82,7 +82,7 @@ class ExecutionView(View):
     started_at: Moment | None
     finished_at: Moment | None
     lateness_ms: float | None
-    """How long after `ready_at` the latest attempt started."""
+    """How long after `ready_at` the latest attempt started; null while the next one is waited for."""
     cancel_requested_at: Moment | None
     output: str | None
     output_truncated: bool
@@ -227,7 +227,7 @@ def _job_fields(job: Job) -> dict[str, Any]:
 
 def _execution_fields(execution: Execution) -> dict[str, Any]:
     lateness = None
-    if execution.started_at is not None:
+    if execution.started_at is not None and _is_start_of_latest(execution, execution.started_at):
         lateness = round((execution.started_at - execution.ready_at) / timedelta(milliseconds=1), 3)
     return {
         "id": str(execution.key),
@@ -255,6 +255,11 @@ def _execution_fields(execution: Execution) -> dict[str, Any]:
         "error_kind": execution.error_kind,
         "progress": None if execution.progress is None else orjson.loads(execution.progress),
     }
+
+
+def _is_start_of_latest(execution: Execution, started_at: datetime) -> bool:
+    """Whether it started for its `ready_at`. Where a retry is waited for, or was given up, that is the retry's."""
+    return execution.state in (State.RUNNING, State.SUCCEEDED) or started_at >= execution.ready_at
 
 
 def _attempt_view(attempt: Attempt) -> AttemptView:
