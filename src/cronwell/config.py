@@ -23,6 +23,17 @@ from cronwell.errors import ConfigError
 
 PREFIX = "CRONWELL_"
 SECRET_PATHS = frozenset({"database.url"})
+NOT_SETTINGS = frozenset(
+    {
+        "CRONWELL_CONFIG",
+        # What a shell target is told of its attempt: its command may well call `cronwell`.
+        "CRONWELL_JOB",
+        "CRONWELL_EXECUTION",
+        "CRONWELL_SLOT",
+        "CRONWELL_ATTEMPT",
+        "CRONWELL_FENCE",
+    }
+)
 
 
 def setting(
@@ -214,7 +225,7 @@ def _read(
         values[path], origins[path] = _convert(leaves, path, raw, str(file)), str(file)
     names = {env_name(path): path for path in leaves}
     for name, text in environ.items():
-        if not name.startswith(PREFIX) or name == "CRONWELL_CONFIG":
+        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
         if name not in names:
             raise ConfigError(f"{name} is not a setting{_nearest(name, list(names))}")
