@@ -23,8 +23,8 @@ class PostgresLeases:
     async def acquire(self, names: Iterable[str], owner: UUID, ttl: timedelta) -> dict[str, int]:
         now = self._clock.now()
         # Sorted, so that two processes that want the same leases do not wait for each other in a circle.
-        rows = await self._database.fetch(_SQL["acquire"], sorted(names), owner, now, now + ttl)
+        rows = await self._database.fetch(_SQL["acquire"], sorted(set(names)), owner, now, now + ttl)
         return {row["name"]: row["epoch"] for row in rows}
 
     async def release(self, names: Iterable[str], owner: UUID) -> None:
-        await self._database.execute(_SQL["release"], sorted(names), owner, self._clock.now())
+        await self._database.execute(_SQL["release"], sorted(set(names)), owner, self._clock.now())

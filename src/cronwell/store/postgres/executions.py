@@ -73,9 +73,12 @@ class ExecutionRows:
             ),
         )
         states = {
-            (row["job_id"], row["slot"], row["kind"], row["fence"]): State(row["state"]) for row in rows
+            (row["tenant_id"], row["job_id"], row["slot"], row["kind"], row["fence"]): State(row["state"])
+            for row in rows
         }
-        return [states.get((e.key.job_id, e.key.slot, e.key.kind.value, e.fence)) for e in ended]
+        return [
+            states.get((e.tenant_id, e.key.job_id, e.key.slot, e.key.kind.value, e.fence)) for e in ended
+        ]
 
     async def hand_back(self, claims: Sequence[Claim]) -> None:
         await self._database.execute(

@@ -2,14 +2,15 @@
 -- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live
 -- worker. One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished.
 -- Earlier ones are looked up in the day before the slot; `stale` holds the rest, which are few, so that a claim does
--- not probe every day's partition for each candidate.
+-- not probe every day's partition for each candidate. It reaches to a day before $3, which no candidate's slot lies
+-- behind by more than the microseconds that keep triggers apart.
 with alive as (
     select id from workers where id = $4 and state = 'active' and lease_until > $6
 ),
 stale as materialized (
     select job_id, slot
     from executions
-    where slot < $6 - interval '1 day'
+    where slot < $3::timestamptz - interval '1 day' + interval '1 second'
         and running_limit is not null
         and state in ('pending', 'running', 'retrying')
 ),
@@ -129,22 +130,47 @@ returning e.tenant_id, e.job_id, e.kind, e.slot, e.fence, e.state
 -- name: skip_blocked
 -- Skip the executions that came due while `running_limit` earlier ones of their job were unfinished. Run after a claim
 -- that found less than it asked for: what is due and pending then is blocked, so there is little to look through.
-update executions as blocked
+-- Pool by pool and tier by tier, and with a case that hides from the planner that only limited ones are wanted: for a
+-- day that is still empty PostgreSQL 15 and 16 would otherwise choose to go through all that is staged ahead as well.
+with blocked as (
+    select found.tenant_id, found.job_id, found.kind, found.slot
+    from unnest($1::text[]) as served (pool)
+    cross join unnest(array[0, 1, 2]::smallint[]) as tier (priority)
+    cross join lateral (
+        select tenant_id, job_id, kind, slot
+        from executions as late
+        where pool = served.pool
+            and priority = tier.priority
+            and ready_at <= $2
+            and state = 'pending'
+            and case
+                when running_limit is null then false
+                else running_limit <= (
+                    select count(*)
+                    from executions as earlier
+                    where earlier.job_id = late.job_id
+                        and earlier.slot < late.slot
+                        and earlier.running_limit is not null
+                        and earlier.state in ('pending', 'running', 'retrying')
+                )
+            end
+        offset 0
+    ) as found
+),
+keys as (
+    select array_agg(tenant_id) as tenants, array_agg(job_id) as jobs, array_agg(kind) as kinds, array_agg(slot) as slots
+    from blocked
+)
+update executions as e
 set state = 'skipped', reason = 'overlap', finished_at = $2
-where pool = any($1::text[])
-    and priority in (0, 1, 2)
-    and ready_at <= $2
-    and state = 'pending'
-    and running_limit is not null
-    and running_limit <= (
-        select count(*)
-        from executions as earlier
-        where earlier.job_id = blocked.job_id
-            and earlier.slot < blocked.slot
-            and earlier.running_limit is not null
-            and earlier.state in ('pending', 'running', 'retrying')
-    )
-returning tenant_id, job_id, kind, slot
+from keys
+cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as b (tenant_id, job_id, kind, slot)
+where e.tenant_id = b.tenant_id
+    and e.job_id = b.job_id
+    and e.kind = b.kind
+    and e.slot = b.slot
+    and e.state::text = 'pending'
+returning e.tenant_id, e.job_id, e.kind, e.slot
 
 -- name: hand_back
 -- Give up claims that were not started, so that another worker may take them at once.

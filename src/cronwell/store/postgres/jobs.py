@@ -71,7 +71,7 @@ class JobReads:
 
     async def definitions(self, keys: Sequence[tuple[int, UUID]]) -> list[Definition]:
         rows = await self._database.fetch(
-            _SQL["definitions"], list({tenant for tenant, _ in keys}), [job for _, job in keys]
+            _SQL["definitions"], [tenant for tenant, _ in keys], [job for _, job in keys]
         )
         return [
             Definition(r["tenant_id"], r["id"], r["name"], r["revision"], r["state"], r["spec"]) for r in rows

@@ -192,10 +192,11 @@ returning state, ready_at, worker
 
 -- name: definitions
 -- What workers need to know of jobs.
-select tenant_id, id, name, revision, state, spec
-from jobs
-where tenant_id = any($1::integer[])
-    and id = any($2::uuid[])
+select jobs.tenant_id, jobs.id, jobs.name, jobs.revision, jobs.state, jobs.spec
+from unnest($1::integer[], $2::uuid[]) as wanted (tenant_id, id)
+join jobs
+    on jobs.tenant_id = wanted.tenant_id
+    and jobs.id = wanted.id
 
 -- name: pauses_over
 -- Jobs whose pause has come to its end.

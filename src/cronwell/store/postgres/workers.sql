@@ -60,12 +60,11 @@ limit 1000
 delete from workers
 where state in ('stopped', 'lost')
     and heartbeat_at < $1
-
--- name: known_handlers
--- The pools and handlers that living workers serve.
-select pools, handlers
-from workers
-where state = 'active'
+    and not exists (
+        select from executions
+        where executions.worker = workers.id
+            and executions.state = 'running'
+    )
 
 -- name: held_by
 -- What a worker holds, as the database sees it.
