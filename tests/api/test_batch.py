@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
 import orjson
 import pytest
 
@@ -165,6 +166,20 @@ async def test_a_client_that_goes_away_leaves_the_server_well(rig: Rig) -> None:
     writer.close()
     await writer.wait_closed()
     assert len(await send(rig.caller, line(1))) == 1
+
+
+async def test_a_batch_that_breaks_does_not_look_complete(rig: Rig, api_database: Database) -> None:
+    """Whoever counts results must not take the missing ones for the end."""
+    await api_database.execute("alter table jobs rename to away")
+    try:
+        alone = await rig.caller.post("/v1/jobs", HOURLY)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await send(rig.caller, line(0))
+    finally:
+        await api_database.execute("alter table away rename to jobs")
+    assert (alone.status, alone.json["type"]) == (500, "urn:cronwell:internal-error")
+    assert b"away" not in alone.body
+    assert len(await send(rig.caller, line(0))) == 1
 
 
 class Body:

@@ -73,12 +73,12 @@ class Batch(Response):
         try:
             async for chunk in lines.chunks(receive):
                 spill.write(await self._results(chunk))
-        except (errors.TooLarge, errors.StoreUnavailable) as error:
+        except errors.TooLarge as error:
             spill.write(_line(lines.count, problem=problems.told(error)))
         except ClientDisconnect:
             pass
-        finally:
-            spill.close()
+        # Not after an unforeseen error: an answer that ends in order would say that all lines were seen to.
+        spill.close()
 
     async def _send(self, spill: Spill, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
