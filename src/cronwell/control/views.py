@@ -64,22 +64,31 @@ class TimelineEntry(View):
 
 class ExecutionView(View):
     id: str
+    """The same on every attempt: it follows from job, kind and slot."""
     job_id: UUID
     job: str
+    """The job's name."""
     kind: Kind
     slot: Moment
+    """The nominal instant that it is for."""
     ready_at: Moment
+    """When it may start: the slot, its place in the window, or the time of the next attempt."""
     state: State
     reason: str | None
     """Why the slot was skipped or the execution cancelled, or what asked for it."""
     attempt: int
+    """The attempts begun so far; a redrive counts anew."""
     fence: int
+    """Grows with each claim; a result with a lower one is refused."""
     revision: int
+    """Of the job's definition."""
     priority: Literal["high", "normal", "low"]
     pool: str
     worker: UUID | None
+    """Who has it, or had it last."""
     claimed_at: Moment | None
     started_at: Moment | None
+    """When the latest attempt started."""
     finished_at: Moment | None
     lateness_ms: float | None
     """How long after `ready_at` the latest attempt started; null while the next one is waited for."""
@@ -88,7 +97,9 @@ class ExecutionView(View):
     output_truncated: bool
     error: str | None
     error_kind: str | None
+    """A short stable word for the error."""
     progress: Any = None
+    """What a handler last told with `heartbeat`."""
 
 
 class ExecutionDetail(ExecutionView):
@@ -106,11 +117,13 @@ class JobView(JobSpec):
     state: Literal["active", "paused", "finished", "deleted"]
     revision: int
     next_fire_at: Moment | None
+    """When it starts next, window included; null where nothing is ahead."""
     pause: PauseView | None = None
     created_at: Moment
     updated_at: Moment
     deleted_at: Moment | None = None
     warnings: list[str] = Field(default_factory=list)
+    """What is allowed but may not be meant. Told when a job is created or edited."""
 
 
 class JobDetail(JobView):
@@ -132,7 +145,9 @@ class JobStatus(View):
 class UpcomingSlot(View):
     slot: Moment
     local: str
+    """The slot in the schedule's zone."""
     effective_at: Moment
+    """When the job starts: the slot, or its place in the window."""
     note: str | None = None
 
 
