@@ -139,7 +139,9 @@ class DatabaseClock:
 
     def now(self) -> datetime:
         monotonic = time.monotonic()
-        return _at(monotonic + self._offset.at(monotonic).lowest)
+        offset = self._offset
+        # What `Offset.at` says of its lower bound, without making one: this is asked twice for each attempt.
+        return _at(monotonic + offset.lowest - abs(monotonic - offset.measured_at) * DRIFT)
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -23,7 +23,8 @@ from cronwell.store.port import Ended, Store
 
 Done = Callable[[State | None], None]
 
-BATCH = 1000
+# Small enough that one batch is written while the next is run.
+BATCH = 500
 
 
 class Completion(Service):

@@ -34,7 +34,7 @@ class Heartbeat:
                 await self._lease.register()
             return self._settings.heartbeat
         self._slots.sweep()
-        reports = [report for attempt in self._slots.news() if (report := attempt.report()) is not None]
+        reports = self._slots.reports()
         if reports:
             await self._store.report(reports)
         return self._settings.heartbeat

@@ -12,7 +12,7 @@ from cronwell.config import WorkerSettings
 from cronwell.model.execution import Result, State
 from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Claimed, Ended, Store
+from cronwell.store.port import Claimed, Ended, Report, Store
 from cronwell.targets.port import Outcome, Signals, TargetRunner
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey
 from cronwell.worker.catalog import KnownJob
@@ -20,6 +20,7 @@ from cronwell.worker.completion import Completion
 
 # Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
 BACKSTOP = timedelta(seconds=5)
+REPORTED_AFTER = timedelta(seconds=1)
 
 
 class Slots:
@@ -70,8 +71,13 @@ class Slots:
             self._is_empty.clear()
         self._start_due()
 
-    def news(self) -> list[Attempt]:
-        return [attempt for attempt in self._attempts.values() if attempt.has_news]
+    def reports(self) -> list[Report]:
+        """What attempts that have run for a while have to tell; a short one tells it all with its result."""
+        begun_by = self._clock.now() - REPORTED_AFTER
+        news = [a for a in self._attempts.values() if a.has_news and a.started_at and a.started_at < begun_by]
+        # In the order of the primary key, like results: no two writers wait for each other.
+        news.sort(key=lambda attempt: (attempt.claimed.key.job_id, attempt.claimed.key.slot))
+        return [report for attempt in news if (report := attempt.report()) is not None]
 
     def cancel(self, key: AttemptKey) -> None:
         """Stop an attempt that a user cancelled: one that is held at once, one that runs when it can."""

@@ -20,7 +20,14 @@ from cronwell.store.port import (
     Report,
     Touched,
 )
-from cronwell.store.postgres.rows import attempt_of, claimed_of, columns, execution_of, key_of, touched_of
+from cronwell.store.postgres.rows import (
+    attempt_of,
+    claimed_of,
+    columns,
+    execution_of,
+    key_of,
+    touched_of,
+)
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 _STAGING = load_statements(Path(__file__).with_name("staging.sql"))
@@ -76,9 +83,7 @@ class ExecutionRows:
             (row["tenant_id"], row["job_id"], row["slot"], row["kind"], row["fence"]): State(row["state"])
             for row in rows
         }
-        return [
-            states.get((e.tenant_id, e.key.job_id, e.key.slot, e.key.kind.value, e.fence)) for e in ended
-        ]
+        return [states.get((e.tenant_id, e.key.job_id, e.key.slot, e.key.kind.value, e.fence)) for e in ended]
 
     async def hand_back(self, claims: Sequence[Claim]) -> None:
         await self._database.execute(

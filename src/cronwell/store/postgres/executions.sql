@@ -368,14 +368,15 @@ where e.tenant_id = $1
 returning e.pool, e.ready_at
 
 -- name: dismiss
--- Let a dead letter rest: it stays in the history, as cancelled.
+-- Let a dead letter rest: it stays in the history, as cancelled. As text, so that it is found by its key and not among
+-- the dead letters of its slot, which may be a herd.
 update executions
 set state = 'cancelled', reason = 'dismissed'
 where tenant_id = $1
     and job_id = $2
     and kind = $3
     and slot = $4
-    and state = 'failed'
+    and state::text = 'failed'
 returning state
 
 -- name: backlog

@@ -61,9 +61,22 @@ where j.tenant_id = $1
 for update of j
 
 -- name: list_jobs
--- Jobs by name, from behind the place where the last page ended.
+-- Jobs by name, from behind the place where the last page ended. The page is cut before anything is looked up for it.
 select j.*, c.next_slot, c.plan, staged.ready_at as staged_at
-from jobs as j
+from (
+    select *
+    from jobs as listed
+    where tenant_id = $1
+        and state <> 'deleted'
+        and ($3::job_state is null or state = $3)
+        and ($4::text is null or (name >= $4 and name < $5))
+        and ($6::text is null or tags @> $6::jsonb)
+        and ($7::text is null or pool = $7)
+        and ($8::text is null or target_kind = $8)
+        and ($9::text is null or name > $9)
+    order by name
+    limit $10
+) as j
 left join cursors as c
     on c.tenant_id = j.tenant_id
     and c.job_id = j.id
@@ -77,16 +90,7 @@ left join lateral (
         and e.ready_at > $2
         and e.state in ('pending', 'running')
 ) as staged on true
-where j.tenant_id = $1
-    and j.state <> 'deleted'
-    and ($3::job_state is null or j.state = $3)
-    and ($4::text is null or (j.name >= $4 and j.name < $5))
-    and ($6::text is null or j.tags @> $6::jsonb)
-    and ($7::text is null or j.pool = $7)
-    and ($8::text is null or j.target_kind = $8)
-    and ($9::text is null or j.name > $9)
 order by j.name
-limit $10
 
 -- name: list_deleted_jobs
 -- Deleted jobs by name and id, from behind the place where the last page ended.

@@ -13,8 +13,13 @@ from cronwell.store.port import Attempt, Claimed, Cursor, Execution, Job, Orphan
 Row = asyncpg.Record
 
 
+# A look-up in a dict takes a quarter of the time of a call of the enum, and rows come by the thousand.
+_KINDS = {kind.value: kind for kind in Kind}
+STATES = {state.value: state for state in State}
+
+
 def key_of(row: Row) -> ExecutionKey:
-    return ExecutionKey(row["job_id"], Kind(row["kind"]), row["slot"])
+    return ExecutionKey(row["job_id"], _KINDS[row["kind"]], row["slot"])
 
 
 def job_of(row: Row) -> Job:
@@ -57,7 +62,7 @@ def claimed_of(row: Row) -> Claimed:
 
 
 def touched_of(row: Row) -> Touched:
-    return Touched(State(row["state"]), row["ready_at"], row["worker"])
+    return Touched(STATES[row["state"]], row["ready_at"], row["worker"])
 
 
 def execution_of(row: Row) -> Execution:
@@ -65,7 +70,7 @@ def execution_of(row: Row) -> Execution:
         tenant_id=row["tenant_id"],
         key=key_of(row),
         job_name=row["job_name"],
-        state=State(row["state"]),
+        state=STATES[row["state"]],
         ready_at=row["ready_at"],
         fence=row["fence"],
         attempt=row["attempt"],

@@ -49,7 +49,9 @@ on conflict (tenant_id, job_id, from_slot, reason) do update
 set to_slot = greatest(skips.to_slot, excluded.to_slot), noted_at = excluded.noted_at
 
 -- name: finish_ended
--- Jobs without a further slot are finished once their last execution has ended; their cursors go.
+-- Jobs without a further slot are finished once their last execution has ended; their cursors go. The job's state is
+-- compared as text, so that a plan made while there were no jobs cannot go by the index of names, whose one column that
+-- fits is the tenant: it would read all jobs for each one that ends.
 with ended as (
     select tenant_id, job_id
     from cursors
@@ -75,7 +77,7 @@ set state = 'finished', updated_at = $2
 from ended
 where jobs.tenant_id = ended.tenant_id
     and jobs.id = ended.job_id
-    and jobs.state = 'active'
+    and jobs.state::text = 'active'
 
 -- name: ensure_day
 -- Make the partitions of one day, unless they are there.

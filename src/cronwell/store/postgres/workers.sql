@@ -32,17 +32,22 @@ where state in ('active', 'draining')
 returning id, name, heartbeat_at
 
 -- name: orphans
--- Executions still held by workers that are gone.
+-- Executions still held by workers that are gone. The offset keeps the planner from turning it round, which would look
+-- at all that runs to find the few whose worker is gone.
 select
-    e.tenant_id, e.job_id, e.kind, e.slot, e.fence, e.attempt, e.ready_at, e.started_at, e.worker,
-    e.cancel_requested_at, j.spec
+    held.tenant_id, held.job_id, held.kind, held.slot, held.fence, held.attempt, held.ready_at, held.started_at,
+    held.worker, held.cancel_requested_at, j.spec
 from workers as w
-join executions as e
-    on e.worker = w.id
-    and e.state = 'running'
+cross join lateral (
+    select *
+    from executions as e
+    where e.worker = w.id
+        and e.state = 'running'
+    offset 0
+) as held
 join jobs as j
-    on j.tenant_id = e.tenant_id
-    and j.id = e.job_id
+    on j.tenant_id = held.tenant_id
+    and j.id = held.job_id
 where w.state in ('lost', 'stopped')
 limit $1
 
