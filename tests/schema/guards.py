@@ -1,0 +1,289 @@
+"""How each statement must find its rows: by which index, and on which of its columns.
+
+A guard names, for each table of a statement by its alias, the only ways in which its rows may be read. Tables without a
+way here (`workers`, `leases`, functions) are small; the large ones must be named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import cronwell.store.postgres
+from cronwell.runtime.postgres import load_statements
+from tests.schema.million import FIRST_DAY, NOON, ROWS, job_id, slot_of, worker_id
+from tests.schema.plans import Explained, Scan
+
+LARGE = ("executions", "attempts", "cursors", "jobs")
+
+_STORE = Path(cronwell.store.postgres.__file__).parent
+STATEMENTS = {
+    name: sql
+    for file in ("jobs", "staging", "executions", "workers")
+    for name, sql in load_statements(_STORE / f"{file}.sql").items()
+}
+_COLUMN = re.compile(r"\(+(?:ROW\()?(\w+)(?:\)::\w+)? (?:=|<|>|<=|>=|@>|IS)")
+
+
+@dataclass(frozen=True)
+class Way:
+    """An index, and the columns that its condition must name, all of them and no other."""
+
+    index: str
+    columns: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.index} on {sorted(self.columns)}"
+
+
+def way(index: str, *columns: str) -> Way:
+    return Way(index, frozenset(columns))
+
+
+KEY = way("executions_pkey", "job_id", "slot", "kind", "tenant_id")
+JOB = way("jobs_pkey", "tenant_id", "id")
+CURSOR = way("cursors_pkey", "tenant_id", "job_id")
+CLAIMABLE = way("executions_claimable", "pool", "priority", "ready_at")
+EARLIER = way("executions_unfinished", "job_id", "slot")
+OF_JOB = way("executions_pkey", "job_id", "tenant_id")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A statement with arguments, and the ways in which it may read each of its large tables."""
+
+    statement: str
+    args: Sequence[object]
+    ways: Mapping[str, tuple[Way, ...]]
+    is_sorted_by_index: bool = False
+
+    @property
+    def sql(self) -> str:
+        return STATEMENTS[self.statement]
+
+    def check(self, plan: Explained, *, besides: Collection[str] = ()) -> None:
+        """Fail with the plan where it reads a large table in any other way, `besides` these partitions."""
+        for alias, ways in self.ways.items():
+            for scan in plan.of(alias):
+                if scan.partition in besides:
+                    continue
+                assert taken(scan) in ways, (
+                    f"{self.statement} reads {alias} by {scan}\nwanted: {' or '.join(map(str, ways))}\n{plan}"
+                )
+        unguarded = {scan.alias for scan in plan.scans if scan.table in LARGE} - set(self.ways)
+        assert not unguarded, f"{self.statement} reads {unguarded} unguarded\n{plan}"
+        if self.is_sorted_by_index:
+            assert not plan.kinds & {"Sort", "Incremental Sort"}, f"{self.statement} sorts\n{plan}"
+
+
+def taken(scan: Scan) -> Way | None:
+    """The way that a scan takes; None for one that goes through the whole table."""
+    if scan.index is None:
+        return None
+    return Way(scan.index, frozenset(_COLUMN.findall(scan.condition)))
+
+
+# Executions of days long gone, of today, and of days that are still empty.
+_NUMBERS = (1, 250_000, ROWS // 2, ROWS - 1, ROWS)
+_SLOTS = [*map(slot_of, _NUMBERS), NOON + timedelta(days=1), NOON + timedelta(days=2)]
+_COUNT = len(_SLOTS)
+_KEYS: list[list[object]] = [
+    [1] * _COUNT,
+    [job_id(1 + number) for number in range(_COUNT)],
+    ["scheduled"] * _COUNT,
+    list(_SLOTS),
+]
+_FENCES = [1] * _COUNT
+_NONE = [None] * _COUNT
+_ONE = (1, job_id(7), "scheduled", NOON)
+_FIRST = NOON.replace(hour=0, day=FIRST_DAY.day)
+
+HOT = [
+    Guard(
+        "lock_due",
+        [list(range(64)), NOON + timedelta(minutes=1), 32],
+        {"cursors": (way("cursors_due", "shard", "next_slot"),)},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "insert_executions",
+        [
+            *(_KEYS[0], _KEYS[1], _SLOTS, _SLOTS, ["pending"] * _COUNT, [1] * _COUNT, [1] * _COUNT, _NONE),
+            *(["default"] * _COUNT, _NONE, _NONE),
+        ],
+        {},
+    ),
+    Guard("move_cursors", [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS], {"cursors": (CURSOR,)}),
+    Guard(
+        "claim",
+        ["default", 1, NOON, worker_id(1), 1000, NOON],
+        {
+            "candidate": (CLAIMABLE,),
+            "earlier": (EARLIER,),
+            # The first is what is unfinished since more than a day: little, in an index of its own.
+            "executions": (way("executions_unfinished", "slot"), KEY),
+        },
+        is_sorted_by_index=True,
+    ),
+    Guard("skip_blocked", [["default"], NOON], {"late": (CLAIMABLE,), "earlier": (EARLIER,), "e": (KEY,)}),
+    Guard(
+        "complete",
+        [
+            *_KEYS,
+            *(
+                _FENCES,
+                ["succeeded"] * _COUNT,
+                ["failed"] * _COUNT,
+                _SLOTS,
+                _SLOTS,
+                _NONE,
+                _NONE,
+                _NONE,
+                _NONE,
+            ),
+            [False] * _COUNT,
+        ],
+        {"e": (KEY,)},
+    ),
+    Guard("hand_back", [*_KEYS, _FENCES], {"e": (KEY,)}),
+    Guard("report", [*_KEYS, _FENCES, _SLOTS, _NONE], {"e": (KEY,)}),
+    Guard(
+        "cancels",
+        [worker_id(1)],
+        {"executions": (way("executions_running", "worker", "cancel_requested_at"),)},
+    ),
+    Guard("held_by", [worker_id(1)], {"executions": (way("executions_running", "worker"),)}),
+    Guard("orphans", [1000], {"e": (way("executions_running", "worker"),), "j": (JOB,)}),
+    Guard("definitions", [[1, 1], [job_id(1), job_id(2)]], {"jobs": (JOB,)}),
+    Guard("heartbeat", [worker_id(1), NOON, NOON, 1, False], {}),
+    Guard("lose_workers", [NOON], {}),
+    # A few workers, now and then: going through what runs for each is no harm.
+    Guard(
+        "forget_workers",
+        [NOON],
+        {"executions": (way("executions_running"), way("executions_running", "worker"))},
+    ),
+    Guard(
+        "finish_ended",
+        [1000, NOON],
+        {"cursors": (way("cursors_ended"), CURSOR), "executions": (OF_JOB,), "jobs": (JOB,)},
+    ),
+    Guard("pauses_over", [NOON, 1000], {"jobs": (way("jobs_pause_ends", "paused_until"),)}),
+    Guard(
+        "is_day_busy",
+        [_FIRST, _FIRST + timedelta(days=1)],
+        {"executions": (way("executions_claimable"), way("executions_running"))},
+    ),
+]
+
+
+def _listing(**where: object) -> list[object]:
+    """Arguments of list_executions, of which each is optional."""
+    names = ("job", "states", "from_slot", "to_slot", "worker", "text", "kind", "slot", "job_id", "last_kind")
+    return [1, *(where.get(name) for name in names), 100]
+
+
+_HISTORY = way("executions_pkey", "job_id", "tenant_id")
+_PAGED = way("executions_pkey", "job_id", "slot", "tenant_id")
+_BY_NAME = way("jobs_name", "tenant_id")
+_STAGED = {"c": (CURSOR,), "e": (way("executions_pkey", "job_id", "slot", "kind", "tenant_id"),)}
+
+COLD = [
+    Guard("get_job", [1, job_id(7), NOON], {"j": (JOB,), **_STAGED}),
+    Guard("find_job", [1, "job-0000007"], {"jobs": (way("jobs_name", "tenant_id", "name"),)}),
+    Guard("lock_job", [1, job_id(7)], {"j": (JOB,), "cursors": (CURSOR,)}),
+    Guard("keep_revision", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
+    Guard(
+        "list_jobs",
+        [1, NOON, None, None, None, None, None, None, None, 100],
+        {"listed": (_BY_NAME,), **_STAGED},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "list_jobs",
+        [1, NOON, "active", None, None, None, "default", "http", "job-0500000", 100],
+        {"listed": (way("jobs_name", "tenant_id", "name"),), **_STAGED},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "list_jobs",
+        [1, NOON, None, "job-05", "job-05\U0010ffff", None, None, None, None, 100],
+        {"listed": (way("jobs_name", "tenant_id", "name"),), **_STAGED},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "list_jobs",
+        [1, NOON, None, None, None, '{"team": "billing"}', None, None, None, 100],
+        {"listed": (way("jobs_tags", "tags"),), **_STAGED},
+    ),
+    Guard(
+        "list_deleted_jobs",
+        [1, None, None, None, None, None, "job-05", job_id(7), 100],
+        {"j": (way("jobs_deleted", "tenant_id", "name", "id"), way("jobs_deleted", "tenant_id"))},
+        is_sorted_by_index=True,
+    ),
+    Guard("list_executions", _listing(job=job_id(7)), {"e": (_HISTORY,), "j": (JOB,)}),
+    Guard(
+        "list_executions",
+        _listing(job=job_id(7), to_slot=NOON, slot=NOON, job_id=job_id(7), last_kind="scheduled"),
+        {"e": (_PAGED,), "j": (JOB,)},
+    ),
+    Guard(
+        "list_executions",
+        _listing(states=["failed"]),
+        {"e": (way("executions_dead", "tenant_id"),), "j": (JOB,)},
+    ),
+    *(
+        Guard(
+            "list_executions",
+            _listing(from_slot=NOON - timedelta(hours=9, seconds=seconds), to_slot=NOON - timedelta(hours=9)),
+            {"e": (way("executions_recent", "slot"),), "j": (JOB,)},
+        )
+        for seconds in (1, 8, 64, 512)
+    ),
+    Guard("get_execution", _ONE, {"e": (KEY,), "j": (JOB,)}),
+    Guard(
+        "list_attempts", _ONE, {"attempts": (way("attempts_pkey", "job_id", "slot", "kind", "tenant_id"),)}
+    ),
+    Guard("cancel_execution", [*_ONE, NOON], {"executions": (KEY,)}),
+    Guard("dismiss", _ONE, {"executions": (KEY,)}),
+    Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "jobs": (JOB,)}),
+    Guard("unfinished", [1, job_id(7), NOON, 1], {"executions": (_PAGED,)}),
+    Guard(
+        "drop_staged",
+        [1, job_id(7), NOON],
+        {"executions": (way("executions_pkey", "job_id", "slot", "kind", "tenant_id"),)},
+    ),
+    Guard("withhold_due", [1, job_id(7), NOON, "paused"], {"executions": (OF_JOB,)}),
+    Guard("rebase_open", [1, job_id(7), 2, "default", 1], {"executions": (OF_JOB,)}),
+    Guard(
+        "redrive",
+        [1, None, None, None, None, 500, 10.0, NOON, NOON, None, None, None],
+        {"e": (way("executions_dead", "tenant_id"), KEY), "j": (JOB,)},
+    ),
+    Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
+    Guard("update_job", [1, job_id(7), "x", "active", "p", "http", "{}", "{}", NOON], {"jobs": (JOB,)}),
+    Guard("set_job_state", [1, job_id(7), "paused", None, None, None, NOON], {"jobs": (JOB,)}),
+    Guard("drop_cursor", [1, job_id(7)], {"cursors": (CURSOR,)}),
+]
+
+# These add rows, or read tables that stay small.
+UNGUARDED = {
+    *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
+    *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span"),
+}
+
+# A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.
+_CHANGES = (
+    "get_job",
+    "find_job",
+    "lock_job",
+    "keep_revision",
+    "set_job_state",
+    "drop_staged",
+    "withhold_due",
+)
+HOT += [guard for guard in COLD if guard.statement in (*_CHANGES, "get_execution")]
