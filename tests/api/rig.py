@@ -144,7 +144,7 @@ class Rig:
                 finished_at=now,
                 error=error,
                 error_kind=None if error is None else "http",
-                output="some output" if error is None else None,
+                output="some output" if error is None else "what it said before it died",
             )
             for each in claims
         ]

@@ -130,6 +130,13 @@ async def test_a_redrive_takes_all_that_match_at_its_rate(rig: Rig) -> None:
     assert (await rig.caller.post("/v1/dead-letters/redrive")).json == {"count": 1}
 
 
+async def test_a_redrive_by_text_takes_what_the_list_by_that_text_shows(rig: Rig) -> None:
+    await rig.bury(2)
+    for text, count in (("nowhere", 0), ("before it died", 2)):
+        assert len(await ids(rig.caller, f"q={text.replace(' ', '+')}", "/v1/dead-letters")) == count
+        assert (await rig.caller.post("/v1/dead-letters/redrive", {"q": text})).json == {"count": count}
+
+
 async def test_a_redrive_by_id_takes_those_dead_letters_alone(rig: Rig) -> None:
     one, two, three = [str(key) for key in await rig.bury(3)]
     await rig.caller.post(f"/v1/dead-letters/{two}/dismiss")

@@ -51,7 +51,7 @@ class Redrive(Asked):
     from_: Annotated[Time | None, Field(alias="from")] = None
     to: Time | None = None
     q: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Text that the error contains."""
+    """Text that the output or the error contains."""
     rate: Annotated[float, Field(gt=0, le=100_000, strict=True)] = 100
     """How many become ready each second."""
     limit: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 10_000

@@ -329,7 +329,7 @@ with dead as (
             and ($2::uuid is null or e.job_id = $2)
             and ($3::timestamptz is null or e.slot >= $3)
             and ($4::timestamptz is null or e.slot < $4)
-            and ($5::text is null or e.error ilike $5)
+            and ($5::text is null or e.output ilike $5 or e.error ilike $5)
             and e.finished_at <= $9
             and (
                 $10::uuid[] is null
