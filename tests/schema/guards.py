@@ -171,6 +171,7 @@ HOT = [
         [1000, NOON],
         {"cursors": (way("cursors_ended"), CURSOR), "executions": (OF_JOB,), "jobs": (JOB,)},
     ),
+    Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
     Guard("pauses_over", [NOON, 1000], {"jobs": (way("jobs_pause_ends", "paused_until"),)}),
     Guard(
         "is_day_busy",
@@ -264,7 +265,6 @@ COLD = [
         [1, None, None, None, None, 500, 10.0, NOON, NOON, None, None, None],
         {"e": (way("executions_dead", "tenant_id"), KEY), "j": (JOB,)},
     ),
-    Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
     Guard("update_job", [1, job_id(7), "x", "active", "p", "http", "{}", "{}", NOON], {"jobs": (JOB,)}),
     Guard("set_job_state", [1, job_id(7), "paused", None, None, None, NOON], {"jobs": (JOB,)}),
     Guard("drop_cursor", [1, job_id(7)], {"cursors": (CURSOR,)}),
