@@ -160,7 +160,7 @@ def test_trigger_waits_and_tells_by_its_exit_code(run: Run, api: ScriptedApi, st
         examples.execution(state=state, output="the output\n"),
     )
     result = run("job", "trigger", "hello", "--wait")
-    assert (result.exit_code, result.stdout) == (code, f"{state} 12ms\nthe output\n")
+    assert (result.exit_code, result.stdout) == (code, f"{state} in 12ms\nthe output\n")
 
 
 def test_delete_without_a_terminal_does_not_ask(run: Run, api: ScriptedApi) -> None:

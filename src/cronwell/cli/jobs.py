@@ -181,7 +181,7 @@ def trigger(
     if not as_json:
         screen.remark(f"triggered {execution['job']}: execution {execution['id']}")
     ended = _ended(here.client, execution["id"])
-    _say(screen, ended, " ".join(filter(None, (ended["state"], lists.took(ended), lists.why(ended)))))
+    _say(screen, ended, _ending(ended))
     if not as_json and ended.get("output"):
         screen.line(ended["output"].rstrip("\n"))
     if ended["state"] != "succeeded":
@@ -280,6 +280,14 @@ def _ended(client: Client, execution_id: str) -> dict[str, Any]:
         if found["state"] in ENDED:
             return found
         time.sleep(WAIT_SECONDS)
+
+
+def _ending(execution: dict[str, Any]) -> str:
+    """How an execution ended, with the whole of its error: its last words say what to do."""
+    length = lists.took(execution)
+    sentence = f"{execution['state']} in {length}" if length else str(execution["state"])
+    because = execution.get("error") or (execution.get("reason") if execution["state"] == "skipped" else None)
+    return f"{sentence}: {because.strip()}" if because else sentence
 
 
 def _say(screen: Screen, answer: object, sentence: str) -> None:
