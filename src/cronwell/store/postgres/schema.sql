@@ -1,0 +1,225 @@
+-- The schema that all migrations together make, for reading: a test replays them and compares. Nothing runs this file,
+-- so a migration that changes the schema changes it here as well.
+
+create table schema_migrations (
+    version integer primary key,
+    name text not null,
+    checksum text not null,
+    applied_at timestamptz not null default now()
+);
+
+create type job_state as enum ('active', 'paused', 'finished', 'deleted');
+create type execution_kind as enum ('scheduled', 'manual', 'backfill', 'dependency');
+create type execution_state as enum
+    ('pending', 'running', 'retrying', 'succeeded', 'failed', 'cancelled', 'skipped');
+create type attempt_result as enum ('succeeded', 'failed', 'timed_out', 'worker_lost', 'cancelled');
+create type worker_state as enum ('active', 'draining', 'stopped', 'lost');
+
+create table tenants (
+    id integer primary key,
+    name text collate "C" not null unique,
+    weight double precision not null default 1 check (weight > 0),
+    signing_secret text not null,
+    created_at timestamptz not null default now()
+);
+
+-- The definition. Cold: nothing here changes when a job fires.
+create table jobs (
+    tenant_id integer not null references tenants (id),
+    id uuid not null,
+    name text collate "C" not null,
+    state job_state not null,
+    revision integer not null,
+    pool text collate "C" not null,
+    target_kind text collate "C" not null,
+    tags jsonb not null,
+    spec json not null,
+    pause_note text,
+    paused_at timestamptz,
+    paused_until timestamptz,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    deleted_at timestamptz,
+    primary key (tenant_id, id)
+);
+
+create unique index jobs_name on jobs (tenant_id, name) where state <> 'deleted';
+create index jobs_deleted on jobs (tenant_id, name, id) where state = 'deleted';
+create index jobs_tags on jobs using gin (tags jsonb_path_ops);
+create index jobs_pause_ends on jobs (paused_until) where state = 'paused' and paused_until is not null;
+
+-- What a job was before its latest change.
+create table job_revisions (
+    tenant_id integer not null,
+    job_id uuid not null,
+    revision integer not null,
+    spec json not null,
+    plan text not null,
+    valid_from timestamptz not null,
+    valid_to timestamptz not null,
+    primary key (tenant_id, job_id, revision)
+);
+
+-- Where each scheduled job stands. Hot: the row is written anew for each staging, so it is kept narrow and has
+-- only the two indexes it needs. `plan` is the compiled schedule and policies; a herd shares its text.
+create table cursors (
+    tenant_id integer not null,
+    job_id uuid not null,
+    shard smallint not null,
+    is_held boolean not null default false,
+    revision integer not null,
+    next_slot timestamptz,
+    plan text collate "C" not null,
+    primary key (tenant_id, job_id)
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+create index cursors_due on cursors (shard, next_slot) where next_slot is not null;
+create index cursors_ended on cursors (tenant_id, job_id) where next_slot is null and not is_held;
+
+-- One row per slot, trigger, backfill or dependency. Partitioned by day of slot; partitions are made ahead by the
+-- scheduler and dropped whole by retention. Only claimable rows are in the claim index.
+create table executions (
+    tenant_id integer not null,
+    job_id uuid not null,
+    kind execution_kind not null,
+    slot timestamptz not null,
+    ready_at timestamptz not null,
+    fence bigint not null default 0,
+    claimed_at timestamptz,
+    started_at timestamptz,
+    finished_at timestamptz,
+    cancel_requested_at timestamptz,
+    worker uuid,
+    state execution_state not null,
+    revision integer not null,
+    attempt smallint not null default 0,
+    priority smallint not null,
+    running_limit smallint,
+    is_last_attempt boolean not null default false,
+    output_truncated boolean not null default false,
+    pool text collate "C" not null,
+    reason text,
+    error_kind text,
+    error text,
+    output text,
+    payload json,
+    progress json,
+    primary key (job_id, slot, kind, tenant_id)
+) partition by range (slot);
+
+create index executions_claimable on executions (pool, priority, ready_at)
+    where state in ('pending', 'retrying');
+create index executions_running on executions (worker, cancel_requested_at)
+    where state = 'running';
+-- The unfinished executions of jobs that limit them: an execution may start while fewer than `running_limit`
+-- earlier ones are unfinished.
+create index executions_unfinished on executions (job_id, slot)
+    where running_limit is not null and state in ('pending', 'running', 'retrying');
+create index executions_dead on executions (tenant_id, slot)
+    where state = 'failed';
+-- For lists over all jobs, which look back in growing windows of time. Rows are staged in the order of their slots, so
+-- a few bytes per range of pages find a window. A B-tree on (tenant_id, slot) lured the planner away from the primary
+-- key on days that were still empty, where a herd would have made each look-up a scan of the herd.
+create index executions_recent on executions using brin (slot) with (pages_per_range = 32);
+
+-- Attempts that did not succeed. A first-try success costs no row here.
+create table attempts (
+    tenant_id integer not null,
+    job_id uuid not null,
+    kind execution_kind not null,
+    slot timestamptz not null,
+    fence bigint not null,
+    attempt smallint not null,
+    result attempt_result not null,
+    worker uuid,
+    ready_at timestamptz not null,
+    claimed_at timestamptz,
+    started_at timestamptz,
+    finished_at timestamptz not null,
+    output_truncated boolean not null default false,
+    error_kind text,
+    error text,
+    output text,
+    primary key (job_id, slot, kind, tenant_id, fence)
+) partition by range (slot);
+
+-- Slots that were not run, as ranges: the whole of a pause, or more missed slots than are worth a row each.
+create table skips (
+    tenant_id integer not null,
+    job_id uuid not null,
+    reason text not null,
+    from_slot timestamptz not null,
+    to_slot timestamptz not null,
+    slots integer,
+    noted_at timestamptz not null,
+    primary key (tenant_id, job_id, from_slot, reason)
+);
+
+create table workers (
+    id uuid primary key,
+    name text not null,
+    state worker_state not null,
+    version text not null,
+    pools text[] not null,
+    handlers text[] not null,
+    concurrency integer not null,
+    running integer not null default 0,
+    started_at timestamptz not null,
+    heartbeat_at timestamptz not null,
+    lease_until timestamptz not null
+) with (fillfactor = 50);
+
+create index workers_lease on workers (lease_until) where state in ('active', 'draining');
+
+create table leases (
+    name text collate "C" primary key,
+    owner uuid not null,
+    epoch bigint not null,
+    expires_at timestamptz not null
+);
+
+create table idempotency_keys (
+    tenant_id integer not null,
+    key text collate "C" not null,
+    fingerprint bytea not null,
+    status smallint not null,
+    body json not null,
+    created_at timestamptz not null,
+    primary key (tenant_id, key)
+);
+
+create index idempotency_keys_age on idempotency_keys (created_at);
+
+-- Make the partitions of one day, unless they are there. Both tables are cut alike, so that a day goes as a whole.
+create function ensure_day(day date) returns boolean
+language plpgsql as $$
+declare
+    from_at timestamptz := day::timestamp at time zone 'UTC';
+    to_at timestamptz := (day + 1)::timestamp at time zone 'UTC';
+    suffix text := to_char(day, 'YYYYMMDD');
+begin
+    perform pg_advisory_xact_lock(hashtext('cronwell.ensure_day'));
+    -- Asked of the catalog's tables, not by to_regclass, whose cache may not know yet what the lock's last holder made.
+    if exists (select from pg_class where relname = 'executions_' || suffix and relispartition) then
+        return false;
+    end if;
+    execute format(
+        'create table %I (like executions including defaults including constraints)'
+        ' with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1,'
+        ' autovacuum_vacuum_insert_scale_factor = 0.5, autovacuum_vacuum_cost_delay = 0)',
+        'executions_' || suffix
+    );
+    execute format(
+        'alter table executions attach partition %I for values from (%L) to (%L)',
+        'executions_' || suffix, from_at, to_at
+    );
+    execute format(
+        'create table %I (like attempts including defaults including constraints)', 'attempts_' || suffix
+    );
+    execute format(
+        'alter table attempts attach partition %I for values from (%L) to (%L)',
+        'attempts_' || suffix, from_at, to_at
+    );
+    return true;
+end
+$$;
