@@ -55,8 +55,8 @@ class PostgresRig(Rig):
     async def pass_time(self, length: timedelta) -> None:
         self._clock.advance(length)
 
-    def lose_next_answer(self) -> None:
-        self._proxy.cut_after = (
+    def lose_answers(self, name: str) -> None:
+        self._proxy.cut_after = name.encode()
             b"\0\0\0\0"  # in each binary execution of a statement, and in no other message
         )
 
