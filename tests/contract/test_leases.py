@@ -57,8 +57,6 @@ class PostgresRig(Rig):
 
     def lose_answers(self, name: str) -> None:
         self._proxy.cut_after = name.encode()
-            b"\0\0\0\0"  # in each binary execution of a statement, and in no other message
-        )
 
     def heal(self) -> None:
         self._proxy.cut_after = None
