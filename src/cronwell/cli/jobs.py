@@ -283,11 +283,11 @@ def _ended(client: Client, execution_id: str) -> dict[str, Any]:
 
 
 def _ending(execution: dict[str, Any]) -> str:
-    """How an execution ended, with the whole of its error: its last words say what to do."""
+    """How an execution ended, with its error's first line uncut: its last words say what to do."""
     length = lists.took(execution)
     sentence = f"{execution['state']} in {length}" if length else str(execution["state"])
     because = execution.get("error") or (execution.get("reason") if execution["state"] == "skipped" else None)
-    return f"{sentence}: {because.strip()}" if because else sentence
+    return f"{sentence}: {because.strip().splitlines()[0]}" if because else sentence
 
 
 def _say(screen: Screen, answer: object, sentence: str) -> None:
