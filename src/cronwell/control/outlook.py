@@ -10,6 +10,7 @@ from uuid import UUID
 
 from cronwell.control.jobs import Jobs
 from cronwell.control.views import (
+    ExecutionView,
     JobStatus,
     Preview,
     Upcoming,
@@ -50,18 +51,19 @@ class Outlook:
         return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead)
 
     async def status(self, tenant_id: int, reference: str) -> JobStatus:
-        """How the job's latest execution stands."""
+        """How the job's latest execution stands. What a worker holds for an instant ahead has not begun."""
         job = await self._jobs.find(tenant_id, reference)
-        latest = await self._store.list_executions(
-            tenant_id, ExecutionFilter(job_id=job.id, states=_BEGUN), None, 1
-        )
-        last = execution_view(latest[0]) if latest else None
+        now = self._clock.now()
+        where = ExecutionFilter(job_id=job.id, states=_BEGUN, to_slot=now + timedelta(microseconds=1))
+        latest = await self._store.list_executions(tenant_id, where, None, 2)
+        begun = [each for each in latest if each.state is not State.RUNNING or each.ready_at <= now]
+        last = execution_view(begun[0]) if begun else None
         return JobStatus(
             id=job.id,
             name=job.name,
             state=job.state,
             status=last.state if last else None,
-            last_run=(last.started_at or last.claimed_at or last.slot) if last else None,
+            last_run=_begun_at(last) if last else None,
             next_run=next_fire_at(job),
             retry_count=max(0, last.attempt - 1) if last else 0,
             last_execution=last,
@@ -84,6 +86,13 @@ class Outlook:
             description=describe(parsed),
             warnings=warnings(parsed, after or now),
         )
+
+
+def _begun_at(execution: ExecutionView) -> datetime:
+    """When it started. Until its worker has told, that is when it was ready; it was claimed a little before."""
+    if execution.started_at is not None or execution.claimed_at is None:
+        return execution.started_at or execution.slot
+    return max(execution.claimed_at, execution.ready_at)
 
 
 def coming(schedule: Schedule, job_id: UUID, after: datetime, count: int) -> list[UpcomingSlot]:
