@@ -81,17 +81,15 @@ def _show(report: dict[str, Any]) -> None:
     table = Table(
         title=f"Cronwell {facts['version']} on {facts['machine']}", box=box.SIMPLE_HEAD, title_justify="left"
     )
-    table.add_column("what")
-    table.add_column("executions/s", justify="right")
-    table.add_column("of the limit", justify="right")
+    table.add_column("what", no_wrap=True)
+    table.add_column("a second", justify="right", no_wrap=True)
+    table.add_column("of limit", justify="right", no_wrap=True)
     for name in ("p50", "p99", "p99.9", "max"):
-        table.add_column(f"{name} ms", justify="right")
-    table.add_row("limit: stage, claim, complete alone", f"{report['limit']['per_second']:,.0f}", "1.00")
+        table.add_column(f"{name} ms", justify="right", no_wrap=True)
+    table.add_row("limit (SQL alone)", f"{report['limit']['per_second']:,.0f}", "1.00")
     closed = report["closed"]
-    table.add_row(
-        "closed loop, no-op handler", f"{closed['per_second']:,.0f}", f"{closed['ratio_to_limit']:.2f}"
-    )
-    for key, title in (("open", "open loop at"), ("lateness", "lateness at")):
+    table.add_row("closed loop", f"{closed['per_second']:,.0f}", f"{closed['ratio_to_limit']:.2f}")
+    for key, title in (("open", "open loop"), ("lateness", "lateness")):
         part = report[key]
         ratio = f"{part['ratio_to_limit']:.2f}" if "ratio_to_limit" in part else ""
         late = [f"{part['lateness_ms'][name]:,.1f}" for name in ("p50", "p99", "p99.9", "max")]

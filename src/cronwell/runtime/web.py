@@ -14,6 +14,8 @@ import uvicorn
 from cronwell import errors
 from cronwell.runtime.service import Service
 
+BACKLOG = 2048
+
 
 class WebServer(Service):
     """Serves an application on a host and port; stops by finishing the requests that are under way."""
@@ -29,7 +31,7 @@ class WebServer(Service):
                 lifespan="off",
                 server_header=False,
                 timeout_graceful_shutdown=round(drain.total_seconds()),
-                backlog=2048,
+                backlog=BACKLOG,
             )
         )
 
@@ -61,6 +63,8 @@ def _bind(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        # From here on callers wait instead of being refused.
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         raise errors.ConfigError(

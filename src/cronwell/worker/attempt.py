@@ -50,7 +50,7 @@ class Attempt:
 
     def call(self) -> Call:
         """The attempt as its target sees it."""
-        claimed, spec = self.claimed, self.job.spec
+        claimed, terms = self.claimed, self.job.terms
         return Call(
             tenant_id=claimed.tenant_id,
             job_id=claimed.key.job_id,
@@ -60,9 +60,9 @@ class Attempt:
             slot=claimed.key.slot,
             attempt=claimed.attempt,
             fence=claimed.fence,
-            target=spec.target,
-            payload=spec.payload if claimed.payload is None else orjson.loads(claimed.payload),
-            timeout=spec.timeout,
+            target=terms.target,
+            payload=self.job.payload if claimed.payload is None else orjson.loads(claimed.payload),
+            timeout=terms.timeout,
             secret=self.job.secret,
         )
 
@@ -93,7 +93,7 @@ class Attempt:
             state = State.CANCELLED
         else:
             delay = next_delay(
-                self.job.spec.retry,
+                self.job.terms.retry,
                 outcome.result,
                 self.claimed.attempt,
                 retry_after=outcome.retry_after,

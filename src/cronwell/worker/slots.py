@@ -151,7 +151,7 @@ class Slots:
             self._timer = asyncio.get_running_loop().call_later(wait, self._start_due)
 
     async def _run(self, attempt: Attempt) -> None:
-        claimed, spec = attempt.claimed, attempt.job.spec
+        claimed, terms = attempt.claimed, attempt.job.terms
         attempt.started_at = self._clock.now()
         began = time.monotonic()
         telemetry.attempt_started(
@@ -163,12 +163,12 @@ class Slots:
             attempt.has_news = True
 
         attempt.signals = Signals(
-            deadline=began + spec.timeout.total_seconds(),
+            deadline=began + terms.timeout.total_seconds(),
             report=report,
             cancel_grace=self._settings.cancel_grace,
         )
         attempt.has_news = True
-        kind = spec.target.kind
+        kind = terms.target.kind
         try:
             outcome = await self._runners[kind].run(attempt.call(), attempt.signals)
         except asyncio.CancelledError:
@@ -217,7 +217,7 @@ class Slots:
 
 
 def _overdue(attempt: Attempt) -> Outcome:
-    seconds = attempt.job.spec.timeout.total_seconds()
+    seconds = attempt.job.terms.timeout.total_seconds()
     return Outcome(
         Result.TIMED_OUT,
         error=f"not ended {seconds:g} s after its start; stopped by force",
