@@ -32,8 +32,9 @@ class Process:
 
     @property
     def output(self) -> str:
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        # Without moving the offset, at which the process goes on writing.
+        log = self._log.fileno()
+        return os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
 
     @property
     def is_running(self) -> bool:
