@@ -163,14 +163,15 @@ _EXECUTION = re.compile(r"[0-9a-f]{32}-[smbd]-\d{8}T\d{6,12}Z")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WEEKDAY = re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?=\d{4}-)")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| [+-]\d{4})?")
-# A line of `execution tail`: whoever looks while it runs sees that it runs.
+# Whoever looks while it runs sees that it runs.
+_STATUS = re.compile(r'"status":"(?:running|succeeded)"')
 _FOLLOWED = re.compile(r"^(MOMENT) (?:running|succeeded) (\S+ EXECUTION) .*")
 _SPAN = re.compile(r"\b(?:in )?(?:\d+(?:\.\d+)?(?:d|h|ms|m|us|s))+(?: ago)?\b|\bnow\b")
 
 
 def _plain(line: str, *, is_exact: bool) -> str:
     """The line without what differs from one run to the next."""
-    line = _UUID.sub("ID", _EXECUTION.sub("EXECUTION", line))
+    line = _STATUS.sub("STATUS", _UUID.sub("ID", _EXECUTION.sub("EXECUTION", line)))
     if not is_exact:
         line = _MOMENT.sub("MOMENT", _WEEKDAY.sub("", line))
     line = " ".join(_SPAN.sub("SPAN", line).split())

@@ -54,6 +54,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
             "CRONWELL_PORT": swaps["8420"],
             "CRONWELL_SHELL_ENABLED": "true",
             "CRONWELL_WORKER_IMPORTS": "reports",
+            "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
         }
         with cluster(**settings) as processes:
@@ -67,7 +68,6 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
                     if not name.startswith(("CRONWELL_", "COVERAGE_"))
                 },
                 **settings,
-                "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
                 "PYTHONUNBUFFERED": "1",
                 "COLUMNS": "200",
             }
@@ -129,7 +129,8 @@ def test_the_receiver_does_an_execution_once_and_refuses_a_forged_delivery(
 
 
 def test_a_shell_command_may_call_cronwell(installation: Installation) -> None:
-    command = f"PATH={installation.environ['PATH']} cronwell job list --url http://127.0.0.1:8420"
+    # Nothing of the worker's environment comes along but its PATH.
+    command = f"PYTHONPATH={ROOT / 'src'} cronwell job list --url http://127.0.0.1:8420"
     assert installation.run(f"cronwell job create caller --shell '{command}'").code == 0
     done = installation.run("cronwell job trigger caller --wait")
     assert done.code == 0, done.output
