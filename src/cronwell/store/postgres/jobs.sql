@@ -73,7 +73,7 @@ from (
         and ($6::text is null or tags @> $6::jsonb)
         and ($7::text is null or pool = $7)
         and ($8::text is null or target_kind = $8)
- and ($9::text is null or name >= $9)
+        and ($9::text is null or name > $9)
     order by name
     limit $10
 ) as j
