@@ -56,7 +56,9 @@ async def test_replayed_migrations_make_the_declared_schema(
         await declared.close()
         await postgres.drop_database(server, declared_url)
     assert len(wanted) > 100
-    differences = difflib.unified_diff(wanted, found, "declared in schema.sql", "made by migrations", "", "", 0, "")
+    differences = difflib.unified_diff(
+        wanted, found, "declared in schema.sql", "made by migrations", "", "", 0, ""
+    )
     assert not (told := "\n".join(differences)), f"the two differ:\n{told}"
 
 
