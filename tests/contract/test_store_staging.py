@@ -27,6 +27,7 @@ from tests.contract.desk import (
 )
 
 ALL = range(SHARDS)
+MANY = SHARDS * 100  # a limit is shared out among the shards
 
 
 async def test_a_stage_writes_the_verdicts_and_moves_the_cursor(desk: Desk, store: Store) -> None:
@@ -102,7 +103,7 @@ async def test_a_step_without_an_end_leaves_the_cursor_without_a_slot(desk: Desk
     assert found is not None
     assert (found.next_slot, found.plan) == (None, job.plan)
     async with store.transaction() as transaction:
-        assert await transaction.lock_due(ALL, NOON + DAY * 400, 10) == []
+        assert await transaction.lock_due(ALL, NOON + DAY * 400, MANY) == []
 
 
 async def test_ranges_are_noted_and_may_be_noted_again(desk: Desk, store: Store) -> None:
@@ -118,7 +119,7 @@ async def test_due_cursors_are_locked_earliest_first_and_no_others(desk: Desk, s
     jobs = [await desk.job(next_slot=slot) for slot in slots]
     await desk.job(plan=None, next_slot=None)
     async with store.transaction() as transaction:
-        due = await transaction.lock_due(ALL, NOON, 100)
+        due = await transaction.lock_due(ALL, NOON, MANY)
     assert {cursor.job_id for cursor in due} == {job.id for job in jobs[:3]}
     assert cursor_of(jobs[1]) in due
 
@@ -146,8 +147,8 @@ async def test_the_earliest_of_a_shard_come_first_when_there_are_more_than_asked
 async def test_cursors_that_another_has_locked_are_passed_over(desk: Desk, store: Store) -> None:
     jobs = {(await desk.job()).id for _ in range(10)}
     async with asyncio.timeout(5), store.transaction() as one, store.transaction() as other:
-        first = {cursor.job_id for cursor in await one.lock_due(ALL, NOON, 64)}
-        assert await other.lock_due(ALL, NOON, 64) == []
+        first = {cursor.job_id for cursor in await one.lock_due(ALL, NOON, MANY)}
+        assert await other.lock_due(ALL, NOON, MANY) == []
     assert first == jobs
 
 
@@ -155,16 +156,16 @@ async def test_a_job_that_is_being_changed_is_not_staged_meanwhile(desk: Desk, s
     job, free = await desk.job(), await desk.job()
     async with asyncio.timeout(5), store.transaction() as change, store.transaction() as staging:
         assert await change.lock_job(1, job.id) is not None
-        assert [cursor.job_id for cursor in await staging.lock_due(ALL, NOON, 64)] == [free.id]
+        assert [cursor.job_id for cursor in await staging.lock_due(ALL, NOON, MANY)] == [free.id]
 
 
 async def test_a_held_cursor_is_not_due(desk: Desk, store: Store) -> None:
     job = await desk.job()
     async with store.transaction() as transaction:
         await transaction.put_cursor(cursor_of(job), None, is_held=True)
-        assert await transaction.lock_due(ALL, NOON + DAY, 64) == []
+        assert await transaction.lock_due(ALL, NOON + DAY, MANY) == []
         await transaction.put_cursor(cursor_of(job, revision=2), NOON - MINUTE, is_held=False)
-        [cursor] = await transaction.lock_due(ALL, NOON, 64)
+        [cursor] = await transaction.lock_due(ALL, NOON, MANY)
     assert (cursor.revision, cursor.next_slot) == (2, NOON - MINUTE)
 
 

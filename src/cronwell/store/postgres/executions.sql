@@ -289,7 +289,8 @@ where tenant_id = $1
 returning state, worker, ready_at, pool
 
 -- name: revive_execution
--- Give a dead letter, or an execution that was cancelled, a new set of attempts. The fence goes on from where it was.
+-- Give a dead letter, or an execution that was cancelled, a new set of attempts, by what its job is now. The fence goes
+-- on from where it was.
 update executions
 set state = 'pending',
     attempt = 0,
@@ -301,7 +302,8 @@ set state = 'pending',
     cancel_requested_at = null,
     is_last_attempt = false,
     reason = 'redriven',
-    revision = jobs.revision
+    revision = jobs.revision,
+    pool = jobs.pool
 from jobs
 where executions.tenant_id = $1
     and executions.job_id = $2
@@ -314,11 +316,11 @@ where executions.tenant_id = $1
 returning executions.pool
 
 -- name: redrive
--- Give the oldest dead letters that match a new set of attempts, $7 of them a second.
+-- Give the oldest dead letters that match a new set of attempts, $7 of them a second, by what their jobs are now.
 with dead as (
-    select tenant_id, job_id, kind, slot, row_number() over (order by slot, job_id) as place
+    select tenant_id, job_id, kind, slot, revision, pool, row_number() over (order by slot, job_id) as place
     from (
-        select e.tenant_id, e.job_id, e.kind, e.slot
+        select e.tenant_id, e.job_id, e.kind, e.slot, j.revision, j.pool
         from executions as e
         join jobs as j
             on j.tenant_id = e.tenant_id
@@ -345,7 +347,8 @@ with dead as (
 ),
 keys as (
     select
-        array_agg(job_id) as jobs, array_agg(kind) as kinds, array_agg(slot) as slots, array_agg(place) as places
+        array_agg(job_id) as jobs, array_agg(kind) as kinds, array_agg(slot) as slots, array_agg(place) as places,
+        array_agg(revision) as revisions, array_agg(pool) as pools
     from dead
 )
 update executions as e
@@ -358,9 +361,12 @@ set state = 'pending',
     finished_at = null,
     cancel_requested_at = null,
     is_last_attempt = false,
-    reason = 'redriven'
+    reason = 'redriven',
+    revision = d.revision,
+    pool = d.pool
 from keys
-cross join lateral unnest(keys.jobs, keys.kinds, keys.slots, keys.places) as d (job_id, kind, slot, place)
+cross join lateral unnest(keys.jobs, keys.kinds, keys.slots, keys.places, keys.revisions, keys.pools)
+    as d (job_id, kind, slot, place, revision, pool)
 where e.tenant_id = $1
     and e.job_id = d.job_id
     and e.kind = d.kind

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 
+from cronwell import errors
 from cronwell.runtime.postgres import Database, load_statements
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.jobs import JobReads
@@ -20,6 +21,9 @@ _HERE = Path(__file__).parent
 _STAGING = load_statements(_HERE / "staging.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 _WORKERS = load_statements(_HERE / "workers.sql")
+
+# Shorter than PostgreSQL's deadlock_timeout, and than the second by which nothing may be late.
+LOCK_TIMEOUT = timedelta(milliseconds=300)
 
 
 class PostgresStore(JobReads, ExecutionRows, WorkerRows):
@@ -35,10 +39,11 @@ class PostgresStore(JobReads, ExecutionRows, WorkerRows):
             async with self._database.transaction() as connection:
                 transaction = PostgresTransaction(connection, frozenset(self._known_days))
                 yield transaction
-        except asyncpg.CheckViolationError:
-            # A day that was there has been dropped by retention; the next try makes it anew.
+        except asyncpg.CheckViolationError as error:
             self._known_days.clear()
-            raise
+            raise errors.StoreUnavailable(
+                "a day of history was dropped by retention in this moment; the next try makes it anew"
+            ) from error
         self._known_days |= transaction.made_days
 
     async def ensure_day(self, day: date) -> bool:
@@ -51,17 +56,22 @@ class PostgresStore(JobReads, ExecutionRows, WorkerRows):
 
     async def drop_day(self, day: date) -> bool:
         start = datetime.combine(day, time(), UTC)
+        span = (start, start + timedelta(days=1))
         suffix = f"{day:%Y%m%d}"
+        if await self._database.fetchval(_STAGING["is_day_busy"], *span):
+            return False
         async with self._database.transaction() as connection:
-            # Only a day that is at rest goes: the lock keeps it so until it is gone. Give way rather than queue
-            # up in front of the workers when someone is reading it.
-            await connection.execute("set local lock_timeout = '2s'")
+            # Dropping a partition locks the whole table too. That lock comes first, as in every other statement: the
+            # other way round workers waited in a circle with us until one of them was turned away. It keeps all of
+            # them waiting, so where it cannot be had at once we give way, before the server would look for a circle.
             await connection.execute(
-                f"lock table executions_{suffix}, attempts_{suffix} in access exclusive mode"
+                f"set local lock_timeout = '{LOCK_TIMEOUT // timedelta(milliseconds=1)}ms'"
             )
-            if await connection.fetchval(_STAGING["is_day_busy"], start, start + timedelta(days=1)):
-                return False
-            await connection.execute(f"drop table executions_{suffix}, attempts_{suffix}")
+            await connection.execute("lock table only executions, only attempts in access exclusive mode")
+            if await connection.fetchval("select to_regclass($1) is not null", f"executions_{suffix}"):
+                if await connection.fetchval(_STAGING["is_day_busy"], *span):
+                    return False
+                await connection.execute(f"drop table executions_{suffix}, attempts_{suffix}")
         self._known_days.discard(day)
         return True
 
