@@ -1,0 +1,231 @@
+"""Tenants: no read gives, and no write touches, a row of another tenant."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cronwell import errors
+from cronwell.model.execution import ExecutionKey, State
+from cronwell.model.planning import PlannedSlot
+from cronwell.store.port import (
+    Answer,
+    Attempt,
+    Claimed,
+    Execution,
+    ExecutionFilter,
+    Job,
+    JobFilter,
+    NewJob,
+    Report,
+    Store,
+    Transaction,
+)
+from tests.contract.desk import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOON,
+    OTHER_TENANT,
+    Desk,
+    cursor_of,
+    ended,
+    move,
+    new_execution,
+)
+
+
+@dataclass
+class Estate:
+    """What one tenant owns: a job with an execution in every state that can be touched."""
+
+    job: NewJob
+    claim: Claimed
+    pending: ExecutionKey
+    dead: ExecutionKey
+    worker: UUID
+
+    @property
+    def as_other(self) -> NewJob:
+        """The same job, as somebody of another tenant would name it."""
+        return dataclasses.replace(self.job, tenant_id=OTHER_TENANT)
+
+
+@pytest.fixture
+async def estate(desk: Desk, store: Store) -> Estate:
+    job = await desk.job("mine", tags='{"team": "a"}')
+    dead = await desk.dead(job, NOON - HOUR, error="boom")
+    worker = await desk.worker()
+    await desk.staged(job, NOON - MINUTE)
+    [claim] = await desk.claim(worker)
+    [pending] = await desk.staged(job, NOON)
+    async with store.transaction() as transaction:
+        await transaction.remember(1, "key", Answer(b"mine", 200, "{}"), NOON)
+    return Estate(job, claim, pending, dead, worker)
+
+
+async def inventory(
+    store: Store, estate: Estate
+) -> tuple[Job | None, list[Execution], list[Attempt], Answer | None]:
+    """All that the owner sees."""
+    async with store.transaction() as transaction:
+        answer = await transaction.recall(1, "key")
+    return (
+        await store.get_job(1, estate.job.id, NOON),
+        await store.list_executions(1, ExecutionFilter(), None, 1000),
+        await store.list_attempts(1, estate.dead),
+        answer,
+    )
+
+
+OTHER = OTHER_TENANT
+Reach = Callable[[Any, Estate], Awaitable[object]]
+
+# Each method that names a tenant, called by another tenant with the owner's ids; and what it must answer.
+STORE: dict[str, tuple[Reach, object]] = {
+    "get_job": (lambda s, e: s.get_job(OTHER, e.job.id, NOON), None),
+    "find_job": (lambda s, e: s.find_job(OTHER, "mine"), None),
+    "list_jobs": (lambda s, e: s.list_jobs(OTHER, JobFilter(), None, 100, NOON), []),
+    "definitions": (lambda s, e: s.definitions([(OTHER, e.job.id)]), []),
+    "signing_secret": (lambda s, e: s.signing_secret(OTHER), "whsec_other"),
+    "complete": (lambda s, e: s.complete([dataclasses.replace(ended(e.claim), tenant_id=OTHER)]), [None]),
+    "hand_back": (lambda s, e: s.hand_back([(OTHER, e.claim.key, e.claim.fence)]), None),
+    "report": (
+        lambda s, e: s.report([Report(OTHER, e.claim.key, e.claim.fence, NOON, '"theirs"')]),
+        None,
+    ),
+    "get_execution": (lambda s, e: s.get_execution(OTHER, e.pending), None),
+    "list_executions": (lambda s, e: s.list_executions(OTHER, ExecutionFilter(), None, 100), []),
+    "list_executions, of a job": (
+        lambda s, e: s.list_executions(OTHER, ExecutionFilter(job_id=e.job.id), None, 100),
+        [],
+    ),
+    "list_executions, dead": (
+        lambda s, e: s.list_executions(OTHER, ExecutionFilter(states=(State.FAILED,)), None, 100),
+        [],
+    ),
+    "list_executions, of a worker": (
+        lambda s, e: s.list_executions(OTHER, ExecutionFilter(worker=e.worker), None, 100),
+        [],
+    ),
+    "list_executions, by text": (
+        lambda s, e: s.list_executions(OTHER, ExecutionFilter(text="boom"), None, 100),
+        [],
+    ),
+    "list_attempts": (lambda s, e: s.list_attempts(OTHER, e.dead), []),
+    "cancel_execution": (lambda s, e: s.cancel_execution(OTHER, e.pending, NOON), None),
+    "cancel_execution, running": (lambda s, e: s.cancel_execution(OTHER, e.claim.key, NOON), None),
+    "revive_execution": (lambda s, e: s.revive_execution(OTHER, e.dead, NOON), None),
+    "redrive": (
+        lambda s, e: s.redrive(OTHER, ExecutionFilter(), limit=100, rate=1.0, start=NOON, dead_by=NOON + DAY),
+        [],
+    ),
+    "redrive, by key": (
+        lambda s, e: s.redrive(
+            OTHER, ExecutionFilter(keys=(e.dead,)), limit=100, rate=1.0, start=NOON, dead_by=NOON + DAY
+        ),
+        [],
+    ),
+    "dismiss": (lambda s, e: s.dismiss(OTHER, e.dead), False),
+}
+
+TRANSACTION: dict[str, tuple[Reach, object]] = {
+    "insert_jobs": (
+        # The same name is free for another tenant.
+        lambda t, e: t.insert_jobs([dataclasses.replace(e.as_other, id=UUID(int=7))], NOON),
+        {UUID(int=7)},
+    ),
+    "lock_job": (lambda t, e: t.lock_job(OTHER, e.job.id), None),
+    "keep_revision": (lambda t, e: t.keep_revision(OTHER, e.job.id, NOON), None),
+    "update_job": (
+        lambda t, e: t.update_job(dataclasses.replace(e.as_other, name="x"), "paused", NOON),
+        None,
+    ),
+    "set_job_state": (lambda t, e: t.set_job_state(OTHER, e.job.id, "deleted", NOON), None),
+    "put_cursor": (
+        lambda t, e: t.put_cursor(cursor_of(e.as_other, revision=9), NOON + DAY, is_held=True),
+        None,
+    ),
+    "drop_cursor": (lambda t, e: t.drop_cursor(OTHER, e.job.id), None),
+    "drop_staged": (lambda t, e: t.drop_staged(OTHER, e.job.id, NOON - DAY), None),
+    "withhold_due": (lambda t, e: t.withhold_due(OTHER, e.job.id, NOON, "theirs"), []),
+    "rebase_open": (lambda t, e: t.rebase_open(e.as_other, 9, 0), []),
+    "unfinished": (lambda t, e: t.unfinished(OTHER, e.job.id, NOON, 10), []),
+    "insert_execution": (
+        lambda t, e: t.insert_execution(new_execution(e.as_other, payload='"theirs"', key=e.pending)),
+        True,
+    ),
+    "record": (
+        lambda t, e: t.record([move(e.as_other, [PlannedSlot(NOON, NOON, State.SKIPPED, "theirs")])], NOON),
+        None,
+    ),
+    "recall": (lambda t, e: t.recall(OTHER, "key"), None),
+    "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
+}
+
+# Not of one tenant: they act for the whole installation, or on what they are handed with its tenant.
+OF_ALL = {
+    *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
+    *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
+    *("finish_ended", "forget", "ping", "lock_due", "stage"),
+}
+
+
+@pytest.mark.parametrize("name", STORE)
+async def test_a_store_keeps_tenants_apart(name: str, store: Store, estate: Estate) -> None:
+    reach, wanted = STORE[name]
+    before = await inventory(store, estate)
+    assert await reach(store, estate) == wanted
+    assert await inventory(store, estate) == before
+
+
+@pytest.mark.parametrize("name", TRANSACTION)
+async def test_a_transaction_keeps_tenants_apart(name: str, store: Store, estate: Estate) -> None:
+    reach, wanted = TRANSACTION[name]
+    before = await inventory(store, estate)
+    async with store.transaction() as transaction:
+        assert await reach(transaction, estate) == wanted
+    assert await inventory(store, estate) == before
+
+
+async def test_a_stage_for_another_tenant_is_refused(store: Store, estate: Estate) -> None:
+    before = await inventory(store, estate)
+    with pytest.raises(errors.LeaseLost):
+        async with store.transaction() as transaction:
+            await transaction.stage([move(estate.as_other)], NOON)
+    assert await inventory(store, estate) == before
+
+
+async def test_a_batch_with_results_of_two_tenants_tells_them_apart(store: Store, estate: Estate) -> None:
+    mine = ended(estate.claim)
+    assert await store.complete([dataclasses.replace(mine, tenant_id=OTHER), mine]) == [None, State.SUCCEEDED]
+
+
+async def test_definitions_are_told_to_their_own_tenant_also_in_mixed_company(
+    desk: Desk, store: Store, estate: Estate
+) -> None:
+    theirs = await desk.job("theirs", tenant_id=OTHER)
+    told = await store.definitions([(OTHER, estate.job.id), (1, theirs.id)])
+    assert told == []
+
+
+async def test_a_name_may_be_used_by_each_tenant(desk: Desk, store: Store, estate: Estate) -> None:
+    theirs = await desk.job("mine", tenant_id=OTHER)
+    assert await store.find_job(OTHER, "mine") == theirs.id
+    assert await store.find_job(1, "mine") == estate.job.id
+
+
+def test_every_method_is_in_one_of_the_lists() -> None:
+    for port, listed in ((Store, STORE), (Transaction, TRANSACTION)):
+        methods = {
+            name for name, _ in inspect.getmembers(port, inspect.isfunction) if not name.startswith("_")
+        }
+        told = {name.partition(",")[0] for name in listed}
+        assert methods - told - OF_ALL == set()
+        assert told <= methods
