@@ -38,6 +38,7 @@ from tests.contract.desk import (
     ended,
     move,
     new_execution,
+    new_job,
 )
 
 
@@ -67,6 +68,9 @@ async def estate(desk: Desk, store: Store) -> Estate:
     [pending] = await desk.staged(job, NOON)
     async with store.transaction() as transaction:
         await transaction.remember(1, "key", Answer(b"mine", 200, "{}"), NOON)
+        gone = new_job("gone")
+        await transaction.insert_jobs([gone], NOON)
+        await transaction.set_job_state(1, gone.id, "deleted", NOON)
     return Estate(job, claim, pending, dead, worker)
 
 
@@ -79,7 +83,7 @@ async def inventory(
     return (
         await store.get_job(1, estate.job.id, NOON),
         await store.list_executions(1, ExecutionFilter(), None, 1000),
-        await store.list_attempts(1, estate.dead),
+        [attempt for key in (estate.dead, estate.claim.key) for attempt in await store.list_attempts(1, key)],
         answer,
     )
 
@@ -92,9 +96,14 @@ STORE: dict[str, tuple[Reach, object]] = {
     "get_job": (lambda s, e: s.get_job(OTHER, e.job.id, NOON), None),
     "find_job": (lambda s, e: s.find_job(OTHER, "mine"), None),
     "list_jobs": (lambda s, e: s.list_jobs(OTHER, JobFilter(), None, 100, NOON), []),
+    "list_jobs, deleted": (lambda s, e: s.list_jobs(OTHER, JobFilter(state="deleted"), None, 100, NOON), []),
     "definitions": (lambda s, e: s.definitions([(OTHER, e.job.id)]), []),
     "signing_secret": (lambda s, e: s.signing_secret(OTHER), "whsec_other"),
     "complete": (lambda s, e: s.complete([dataclasses.replace(ended(e.claim), tenant_id=OTHER)]), [None]),
+    "complete, failed": (
+        lambda s, e: s.complete([dataclasses.replace(ended(e.claim, State.FAILED), tenant_id=OTHER)]),
+        [None],
+    ),
     "hand_back": (lambda s, e: s.hand_back([(OTHER, e.claim.key, e.claim.fence)]), None),
     "report": (
         lambda s, e: s.report([Report(OTHER, e.claim.key, e.claim.fence, NOON, '"theirs"')]),
