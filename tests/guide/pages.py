@@ -165,7 +165,7 @@ _WEEKDAY = re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?=\d{4}-)")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| [+-]\d{4})?")
 # Whoever looks while it runs sees that it runs.
 _STATUS = re.compile(r'"status":"(?:running|succeeded)"')
-_FOLLOWED = re.compile(r"^(MOMENT) (?:running|succeeded) (\S+ EXECUTION) .*")
+_FOLLOWED = re.compile(r"^(MOMENT) (?:running|succeeded) (\S+ EXECUTION)\b.*")
 _SPAN = re.compile(r"\b(?:in )?(?:\d+(?:\.\d+)?(?:d|h|ms|m|us|s))+(?: ago)?\b|\bnow\b")
 
 
