@@ -54,6 +54,9 @@ bench: $(VENV)/.run ## Measure throughput and lateness (options: ARGS)
 
 ##@ Keep
 
+docs: $(VENV)/.dev ## Write the generated pages of docs/reference
+	$(BIN)/python tools/reference.py
+
 lock: $(VENV)/.dev ## Write both lock files from pyproject.toml (UPGRADE=1 takes the newest of everything)
 	$(LOCK) pyproject.toml --group build --output-file requirements.lock
 	$(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
@@ -86,4 +89,4 @@ test -n "$(PYTHON)" || { echo "Cronwell needs Python 3.11 or newer with venv (De
 	"none is on PATH. To name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 endef
 
-.PHONY: run test setup unit faults check lint types imports fmt bench lock clean help
+.PHONY: run test setup unit faults check lint types imports fmt bench lock clean help docs
