@@ -23,6 +23,7 @@ _DONE = "select count(*) from executions where state in ('succeeded', 'failed', 
 _LATENESS = """
 select
     count(*) filter (where state = 'succeeded') as succeeded,
+    count(*) filter (where state in ('succeeded', 'failed', 'cancelled', 'skipped')) as ended,
     count(*) filter (where started_at is not null) as started,
     extract(epoch from max(finished_at) - min(ready_at))::float8 as span,
     percentile_disc(array[0.5, 0.99, 0.999, 1]) within group (
@@ -145,6 +146,6 @@ async def _until_started(database: Database, start: datetime, end: datetime, due
     deadline = time.monotonic() + PATIENCE.total_seconds()
     while time.monotonic() < deadline:
         row = await database.fetchrow(_LATENESS, start, end)
-        if row is not None and row["succeeded"] >= due:
+        if row is not None and row["ended"] >= due:
             return
         await asyncio.sleep(0.5)
