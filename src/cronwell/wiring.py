@@ -135,8 +135,8 @@ def _reachable_database(settings: Settings) -> Iterator[str]:
 def _calm_collector() -> None:
     """Spare the garbage collector what lives as long as the process, and let it look at the rest less often.
 
-    Executions come and go by the thousand without cycles; collecting at the usual thresholds took a tenth of a busy
-    worker's time and stopped it at each instant.
+    Executions come and go by the thousand without cycles. A busy worker took 220 µs of CPU for each at the usual
+    thresholds and 120 at these, in two runs on a machine that was also doing other things (November 2026).
     """
     gc.collect()
     gc.freeze()

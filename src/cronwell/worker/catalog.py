@@ -16,7 +16,7 @@ from cronwell.store.port import Claimed, Store
 
 KEPT = 50_000
 # What of a definition says how to run it. A herd of jobs differs in names and payloads and shares the rest, so each
-# combination is checked once: 3 µs a job where checking all of it took 27 (November 2026).
+# combination is checked once: 5 µs a job where checking all of it takes 8 (November 2026).
 _TERMS = ("target", "timeout", "retry")
 
 
