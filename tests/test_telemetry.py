@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import structlog
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 
 from cronwell import telemetry
 from cronwell.config import LogSettings
@@ -30,12 +30,6 @@ class Event:
     line: dict[str, Any] | None = None
     moves: dict[str, float] = field(default_factory=dict)
     sets: dict[str, float] = field(default_factory=dict)
-
-
-def _attempt_ended(result: str, error: str | None) -> Callable[[], None]:
-    return lambda: telemetry.attempt_ended(
-        execution="x-1", job="j", target="http", result=result, attempt=2, took=SOON, error=error
-    )
 
 
 EVENTS: dict[str, Event] = {
@@ -73,12 +67,29 @@ EVENTS: dict[str, Event] = {
             "cronwell_claim_seconds_sum": 1.5,
         },
     ),
-    "attempt_started": Event(
-        lambda: telemetry.attempt_started(priority=2, lateness=SOON),
-        moves={'cronwell_start_lateness_seconds_sum{priority="low"}': 1.5},
+    "attempts_started": Event(
+        lambda: telemetry.attempts_started(2, [1.5, 0.0, 4000.0]),
+        moves={
+            'cronwell_start_lateness_seconds_sum{priority="low"}': 4001.5,
+            'cronwell_start_lateness_seconds_count{priority="low"}': 3,
+            'cronwell_start_lateness_seconds_bucket{le="0.001",priority="low"}': 1,
+            'cronwell_start_lateness_seconds_bucket{le="1.0",priority="low"}': 1,
+            'cronwell_start_lateness_seconds_bucket{le="2.5",priority="low"}': 2,
+            'cronwell_start_lateness_seconds_bucket{le="+Inf",priority="low"}': 3,
+        },
     ),
-    "attempt_ended": Event(
-        _attempt_ended("failed", "e" * 1000),
+    "attempts_ended": Event(
+        lambda: telemetry.attempts_ended("http", "failed", [1.5, 0.5]),
+        moves={
+            'cronwell_attempts_total{result="failed",target="http"}': 2,
+            'cronwell_attempt_seconds_sum{target="http"}': 2.0,
+            'cronwell_attempt_seconds_count{target="http"}': 2,
+        },
+    ),
+    "attempt_failed": Event(
+        lambda: telemetry.attempt_failed(
+            execution="x-1", job="j", result="failed", attempt=2, took=SOON, error="e" * 1000
+        ),
         {
             "level": "warning",
             "job": "j",
@@ -87,18 +98,6 @@ EVENTS: dict[str, Event] = {
             "result": "failed",
             "error": "e" * 300,
             "ms": 1500.0,
-        },
-        {
-            'cronwell_attempts_total{result="failed",target="http"}': 1,
-            'cronwell_attempt_seconds_sum{target="http"}': 1.5,
-        },
-    ),
-    "attempt_ended, succeeded": Event(
-        _attempt_ended("succeeded", None),
-        None,
-        {
-            'cronwell_attempts_total{result="succeeded",target="http"}': 1,
-            'cronwell_attempt_seconds_sum{target="http"}': 1.5,
         },
     ),
     "completed": Event(
@@ -303,3 +302,18 @@ def test_people_get_text_and_programs_get_json(
     written = log()
     assert written.startswith("{") is not wants_text
     assert "SIGTERM" in written
+
+
+def test_many_observations_at_once_are_counted_like_one_by_one() -> None:
+    registry = CollectorRegistry()
+    amounts = [0.0, 0.001, 0.0010001, 0.25, 59.9, 3600.0, 3601.0]
+    single = Histogram("single", "", buckets=telemetry._LATENESS, registry=registry)
+    batch = telemetry.BatchHistogram("batch", "", buckets=telemetry._LATENESS, registry=registry)
+    for amount in amounts:
+        single.observe(amount)
+    batch.observe_all(amounts)
+    told = [
+        [(s.labels, s.value) for s in metric.samples if "created" not in s.name]
+        for metric in registry.collect()
+    ]
+    assert told[0] == told[1]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from bisect import bisect_left
+from collections import Counter as Counts
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 import structlog
@@ -22,19 +24,30 @@ _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 PRIORITY_NAMES = ("high", "normal", "low")
 
+
+class BatchHistogram(Histogram):
+    """A histogram that takes many observations at once, for the time that a few take."""
+
+    def observe_all(self, amounts: Sequence[float]) -> None:
+        self._sum.inc(sum(amounts))
+        places = Counts(bisect_left(self._upper_bounds, amount) for amount in amounts)
+        for place, count in places.items():
+            self._buckets[place].inc(count)
+
+
 SLOTS = Counter("cronwell_slots_staged", "Slots that got their verdict from staging", ["verdict"])
 STAGE_SECONDS = Histogram("cronwell_stage_seconds", "Time to stage one batch", buckets=_SECONDS)
 STAGED_UNTIL = Gauge(
     "cronwell_staged_until_seconds", "Unix time up to which slots are staged", multiprocess_mode="mostrecent"
 )
-LATENESS = Histogram(
+LATENESS = BatchHistogram(
     "cronwell_start_lateness_seconds",
     "Start of an attempt after its instant",
     ["priority"],
     buckets=_LATENESS,
 )
 ATTEMPTS = Counter("cronwell_attempts", "Attempts that ended, by outcome", ["result", "target"])
-ATTEMPT_SECONDS = Histogram(
+ATTEMPT_SECONDS = BatchHistogram(
     "cronwell_attempt_seconds", "How long attempts ran", ["target"], buckets=_LATENESS
 )
 EXECUTIONS = Counter("cronwell_executions", "Executions that reached a state", ["state"])
@@ -68,17 +81,6 @@ REQUESTS = Histogram(
     ["method", "route", "status"],
     buckets=_SECONDS,
 )
-
-
-# Looking a metric up by its labels takes longer than counting, and attempts are counted thousands of times a second.
-@cache
-def _lateness(priority: int) -> Histogram:
-    return LATENESS.labels(PRIORITY_NAMES[priority])
-
-
-@cache
-def _attempts(result: str, target: str) -> tuple[Counter, Histogram]:
-    return ATTEMPTS.labels(result, target), ATTEMPT_SECONDS.labels(target)
 
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("cronwell")
@@ -145,26 +147,30 @@ def claimed(*, count: int, took: timedelta) -> None:
     CLAIM_SECONDS.observe(took.total_seconds())
 
 
-def attempt_started(*, priority: int, lateness: timedelta) -> None:
-    _lateness(priority).observe(lateness.total_seconds())
+def attempts_started(priority: int, latenesses: Sequence[float]) -> None:
+    """Attempts of one priority have started, each so many seconds after its instant."""
+    LATENESS.labels(PRIORITY_NAMES[priority]).observe_all(latenesses)
 
 
-def attempt_ended(
-    *, execution: object, job: str, target: str, result: str, attempt: int, took: timedelta, error: str | None
+def attempts_ended(target: str, result: str, durations: Sequence[float]) -> None:
+    """Attempts of one kind of target have ended in the same way, each after so many seconds."""
+    ATTEMPTS.labels(result, target).inc(len(durations))
+    ATTEMPT_SECONDS.labels(target).observe_all(durations)
+
+
+def attempt_failed(
+    *, execution: object, job: str, result: str, attempt: int, took: timedelta, error: str | None
 ) -> None:
-    count, seconds = _attempts(result, target)
-    count.inc()
-    seconds.observe(took.total_seconds())
-    if result != "succeeded":
-        _log.warning(
-            "an attempt did not succeed",
-            job=job,
-            execution=str(execution),
-            attempt=attempt,
-            result=result,
-            error=(error or "")[:300],
-            ms=round(took.total_seconds() * 1000, 1),
-        )
+    """An attempt did not succeed."""
+    _log.warning(
+        "an attempt did not succeed",
+        job=job,
+        execution=str(execution),
+        attempt=attempt,
+        result=result,
+        error=(error or "")[:300],
+        ms=round(took.total_seconds() * 1000, 1),
+    )
 
 
 def completed(*, states: dict[str, int], stale: int, took: timedelta) -> None:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
 from pathlib import Path
+from queue import Empty
 from uuid import UUID, uuid4
 
+from cronwell import errors
 from cronwell.bench.load import Load, register
 from cronwell.config import DatabaseSettings
 from cronwell.model.shards import SHARDS
@@ -44,10 +48,26 @@ async def measure_limit(database: Database, url: str, count: int) -> float:
     finisher = context.Process(target=_run_finisher, args=(url, worker, until, count, answers))
     stager.start()
     finisher.start()
-    took = await asyncio.to_thread(answers.get)
-    await asyncio.to_thread(stager.join)
-    await asyncio.to_thread(finisher.join)
+    try:
+        took = await asyncio.to_thread(_answer, answers, (stager, finisher))
+    finally:
+        for process in (stager, finisher):
+            process.terminate()
+            await asyncio.to_thread(process.join)
     return count / took
+
+
+def _answer(answers: Queue[float], processes: Sequence[BaseProcess]) -> float:
+    """What the finisher measured; an error where one of the processes fails first."""
+    while True:
+        try:
+            return answers.get(timeout=0.5)
+        except Empty:
+            failed = [process.exitcode for process in processes if process.exitcode]
+            if failed:
+                raise errors.CronwellError(
+                    f"a process of the benchmark ended with exit code {failed[0]}; its own message is above"
+                ) from None
 
 
 def _run_stager(url: str, until: datetime) -> None:
@@ -101,23 +121,16 @@ async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> fl
             continue
         began = began or time.perf_counter()
         size = len(rows)
-        times, nothing, outcome = [now] * size, [None] * size, ["succeeded"] * size
+        times = [now] * size
         await database.fetch(
-            sql["complete"],
+            sql["succeed"],
             [1] * size,
             [r[1] for r in rows],
             [r[2] for r in rows],
             [r[3] for r in rows],
             [r["fence"] for r in rows],
-            outcome,
-            outcome,
             times,
             times,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            [False] * size,
         )
         done += size
     assert began is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,7 +69,10 @@ async def measure_closed(
     database: Database, url: str, settings: Settings, *, count: int, workers: int, progress: Progress
 ) -> Throughput:
     """Push `count` one-off jobs, all due at once, from registered to recorded, as fast as they go."""
-    async with fleet(settings, url, schedulers=1, workers=workers):
+    patient = dataclasses.replace(
+        settings.scheduler, late_grace=PATIENCE
+    )  # the last of the herd is not a miss
+    async with fleet(dataclasses.replace(settings, scheduler=patient), url, schedulers=1, workers=workers):
         await _until_up(database, workers)
         due: datetime = await database.fetchval("select now() + interval '1 hour'")
         await register(database, Load(count, due, spread=timedelta(milliseconds=1)))

@@ -36,7 +36,7 @@ class Plan:
     open_seconds: int = 20
     lateness_rate: int = 500
     lateness_seconds: int = 30
-    workers: int = 1
+    workers: int = os.cpu_count() or 1
 
 
 async def run(settings: Settings, plan: Plan, stage: Stage) -> dict[str, Any]:
@@ -56,26 +56,16 @@ async def run(settings: Settings, plan: Plan, stage: Stage) -> dict[str, Any]:
                 workers=plan.workers,
                 progress=stage(f"closed loop: {plan.closed:,} executions"),
             )
-        async with scratch(url) as (database, own):
-            steady = await measure_steady(
-                database,
-                own,
-                settings,
-                rate=plan.open_rate,
-                seconds=plan.open_seconds,
-                workers=plan.workers,
-                progress=stage(f"open loop: {plan.open_rate:,}/s for {plan.open_seconds} s"),
-            )
-        async with scratch(url) as (database, own):
-            calm = await measure_steady(
-                database,
-                own,
-                settings,
-                rate=plan.lateness_rate,
-                seconds=plan.lateness_seconds,
-                workers=plan.workers,
-                progress=stage(f"lateness: {plan.lateness_rate:,}/s for {plan.lateness_seconds} s"),
-            )
+        steady = {
+            "open": await _measure_steady(
+                url, settings, plan, "open loop", plan.open_rate, plan.open_seconds, stage
+            ),
+            "lateness": await _measure_steady(
+                url, settings, plan, "lateness", plan.lateness_rate, plan.lateness_seconds, stage
+            ),
+        }
+    for part in steady.values():
+        part["ratio_to_limit"] = part["per_second"] / limit
     return {
         "facts": facts,
         "limit": {"per_second": limit, "executions": plan.limit},
@@ -85,12 +75,23 @@ async def run(settings: Settings, plan: Plan, stage: Stage) -> dict[str, Any]:
             "executions": closed.executions,
             "workers": plan.workers,
         },
-        "open": _steady(steady, plan.open_rate) | {"ratio_to_limit": steady.per_second / limit},
-        "lateness": _steady(calm, plan.lateness_rate),
+        **steady,
     }
 
 
-def _steady(result: Any, rate: int) -> dict[str, Any]:
+async def _measure_steady(
+    url: str, settings: Settings, plan: Plan, title: str, rate: int, seconds: int, stage: Stage
+) -> dict[str, Any]:
+    async with scratch(url) as (database, own):
+        result = await measure_steady(
+            database,
+            own,
+            settings,
+            rate=rate,
+            seconds=seconds,
+            workers=plan.workers,
+            progress=stage(f"{title}: {rate:,}/s for {seconds} s"),
+        )
     return {
         "rate": rate,
         "due": result.due,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,10 @@ if TYPE_CHECKING:
     from cronwell.bench.report import Plan
     from cronwell.config import Settings
 
-app = typer.Typer(invoke_without_command=True, help="Measure throughput and lateness on this machine.")
+app = typer.Typer(invoke_without_command=True)
 
 
-@app.callback()
+@app.callback(short_help="Measure throughput and lateness on this machine.")
 def bench(
     context: typer.Context,
     executions: Annotated[
@@ -24,7 +25,9 @@ def bench(
     rate: Annotated[int, typer.Option(help="Slots a second of the open loop.")] = 3000,
     lateness_rate: Annotated[int, typer.Option(help="Slots a second while lateness is measured.")] = 500,
     seconds: Annotated[int, typer.Option(help="How long each steady rate lasts.")] = 30,
-    workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; as many as cores by default.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the report as JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -42,7 +45,7 @@ def bench(
         open_seconds=seconds,
         lateness_rate=lateness_rate,
         lateness_seconds=seconds,
-        workers=workers,
+        workers=workers or os.cpu_count() or 1,
     )
     report = _measure(context.obj.settings(), plan)
     if output is not None:
@@ -79,19 +82,23 @@ def _show(report: dict[str, Any]) -> None:
 
     facts = report["facts"]
     table = Table(
-        title=f"Cronwell {facts['version']} on {facts['machine']}", box=box.SIMPLE_HEAD, title_justify="left"
+        title=f"Cronwell {facts['version']} on {facts['machine']}",
+        caption="p50 to max: how late attempts started, in milliseconds",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
     )
     table.add_column("what", no_wrap=True)
     table.add_column("a second", justify="right", no_wrap=True)
     table.add_column("of limit", justify="right", no_wrap=True)
     for name in ("p50", "p99", "p99.9", "max"):
-        table.add_column(f"{name} ms", justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_row("limit (SQL alone)", f"{report['limit']['per_second']:,.0f}", "1.00")
     closed = report["closed"]
     table.add_row("closed loop", f"{closed['per_second']:,.0f}", f"{closed['ratio_to_limit']:.2f}")
     for key, title in (("open", "open loop"), ("lateness", "lateness")):
         part = report[key]
-        ratio = f"{part['ratio_to_limit']:.2f}" if "ratio_to_limit" in part else ""
+        ratio = f"{part['ratio_to_limit']:.2f}"
         late = [f"{part['lateness_ms'][name]:,.1f}" for name in ("p50", "p99", "p99.9", "max")]
         table.add_row(f"{title} {part['rate']:,}/s", f"{part['per_second']:,.0f}", ratio, *late)
     Console().print(table)

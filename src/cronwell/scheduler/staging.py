@@ -28,6 +28,11 @@ from cronwell.store.port import Cursor, Move, Store, Transaction
 # once for the stretch and not once for each slot.
 STRETCH = timedelta(seconds=30)
 
+# A cursor that stands near the present (its job is new, or all schedulers were down) is staged in steps, the first of
+# them this long and each twice as far ahead as the one before: a herd of such jobs gets its next seconds before any of
+# them gets its next minute.
+FIRST_STEP = timedelta(seconds=4)
+
 
 class Staging:
     """Stages the slots of some shards, a batch at a time."""
@@ -76,9 +81,10 @@ class Staging:
     async def _plan(
         self, transaction: Transaction, cursors: Sequence[Cursor], now: datetime, horizon: datetime
     ) -> list[Move]:
-        until = horizon + min(STRETCH, self._settings.look_ahead / 2)
+        furthest = horizon + min(STRETCH, self._settings.look_ahead / 2)
         moves: list[Move] = []
         for cursor in cursors:
+            until = min(furthest, now + max(FIRST_STEP, 2 * (cursor.next_slot - now)))
             try:
                 moves.append(move_from(cursor, now=now, settings=self._settings, until=until))
             except Exception as error:  # noqa: BLE001  # one job's plan must not stop all the others' slots

@@ -1,4 +1,8 @@
-"""What goes into the store and comes out of it."""
+"""What goes into the store and comes out of it.
+
+Nothing here changes once it is made. The records that a worker makes for each execution are not declared frozen all the
+same, as that makes making one several times as long.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,7 @@ class Move:
     running_limit: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see the top of this file
 class Claimed:
     """An execution that a worker now owns, until its fence is passed on."""
 
@@ -110,7 +114,7 @@ class Definition:
     spec: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see the top of this file
 class Ended:
     """How an attempt ended and what the execution becomes."""
 

@@ -19,9 +19,9 @@ from cronwell.model.execution import Kind, Result
 from cronwell.model.job import Target
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """One attempt of one execution, as a target sees it."""
+    """One attempt of one execution, as a target sees it. Nothing changes it; frozen, it would take longer to make."""
 
     tenant_id: int
     job_id: UUID

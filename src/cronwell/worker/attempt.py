@@ -66,6 +66,11 @@ class Attempt:
             secret=self.job.secret,
         )
 
+    def take_progress(self, progress: Any) -> None:
+        """Keep what the target tells, for the next report."""
+        self.progress = progress
+        self.has_news = True
+
     def report(self) -> Report | None:
         """What to write with the next heartbeat, if there is anything new."""
         if not self.has_news or self.started_at is None:
@@ -87,9 +92,9 @@ class Attempt:
                 STOPPED, output=outcome.output, output_truncated=outcome.output_truncated
             )
         delay = None
-        if outcome.result in (Result.SUCCEEDED, Result.CANCELLED):
-            state = State(outcome.result.value)
-        elif self.is_cancelled:
+        if outcome.result is Result.SUCCEEDED:
+            state = State.SUCCEEDED
+        elif outcome.result is Result.CANCELLED or self.is_cancelled:
             state = State.CANCELLED
         else:
             delay = next_delay(

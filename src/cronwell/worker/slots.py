@@ -17,6 +17,7 @@ from cronwell.targets.port import Outcome, Signals, TargetRunner
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
+from cronwell.worker.tally import Tally
 
 # Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
 BACKSTOP = timedelta(seconds=5)
@@ -44,6 +45,7 @@ class Slots:
         self._settings = settings
         self._on_free = on_free
         self._on_gone = on_gone
+        self._tally = Tally()
         self._wheel: Wheel[Attempt] = Wheel(time.monotonic())
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -154,17 +156,12 @@ class Slots:
         claimed, terms = attempt.claimed, attempt.job.terms
         attempt.started_at = self._clock.now()
         began = time.monotonic()
-        telemetry.attempt_started(
-            priority=claimed.priority, lateness=max(attempt.started_at - claimed.ready_at, timedelta())
+        self._tally.started(
+            claimed.priority, max((attempt.started_at - claimed.ready_at).total_seconds(), 0.0)
         )
-
-        def report(progress: object) -> None:
-            attempt.progress = progress
-            attempt.has_news = True
-
         attempt.signals = Signals(
             deadline=began + terms.timeout.total_seconds(),
-            report=report,
+            report=attempt.take_progress,
             cancel_grace=self._settings.cancel_grace,
         )
         attempt.has_news = True
@@ -179,15 +176,17 @@ class Slots:
             outcome = Outcome(Result.FAILED, error=f"{type(error).__name__}: {error}", error_kind="internal")
         if attempt.is_lost:
             return
-        telemetry.attempt_ended(
-            execution=claimed.key,
-            job=attempt.job.name,
-            target=kind,
-            result=outcome.result.value,
-            attempt=claimed.attempt,
-            took=timedelta(seconds=time.monotonic() - began),
-            error=outcome.error,
-        )
+        took = time.monotonic() - began
+        self._tally.ended(kind, outcome.result, took)
+        if outcome.result is not Result.SUCCEEDED:
+            telemetry.attempt_failed(
+                execution=claimed.key,
+                job=attempt.job.name,
+                result=outcome.result.value,
+                attempt=claimed.attempt,
+                took=timedelta(seconds=took),
+                error=outcome.error,
+            )
         self._finish(attempt, outcome)
         if outcome.pauses_job:
             self._on_gone(claimed)

@@ -21,6 +21,8 @@ from cronwell.store.port import (
     Touched,
 )
 from cronwell.store.postgres.rows import (
+    STATES,
+    Row,
     attempt_of,
     claimed_of,
     columns,
@@ -54,8 +56,42 @@ class ExecutionRows:
         return len(await self._database.fetch(_SQL["skip_blocked"], list(pools), now))
 
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
-        rows = await self._database.fetch(
-            _SQL["complete"],
+        if all(e.state is State.SUCCEEDED and e.output is None and e.started_at is not None for e in ended):
+            rows = await self._succeed(ended)
+        else:
+            rows = await self._database.fetch(
+                _SQL["complete"],
+                *columns(
+                    (
+                        (
+                            e.tenant_id,
+                            e.key.job_id,
+                            e.key.kind,
+                            e.key.slot,
+                            e.fence,
+                            e.state,
+                            e.result,
+                            e.started_at,
+                            e.finished_at,
+                            e.ready_at,
+                            e.error_kind,
+                            e.error,
+                            e.output,
+                            e.output_truncated,
+                        )
+                        for e in ended
+                    ),
+                    14,
+                ),
+            )
+        states: list[State | None] = [None] * len(ended)
+        for place, state in rows:
+            states[place - 1] = STATES[state]
+        return states
+
+    async def _succeed(self, ended: Sequence[Ended]) -> list[Row]:
+        return await self._database.fetch(
+            _SQL["succeed"],
             *columns(
                 (
                     (
@@ -64,26 +100,14 @@ class ExecutionRows:
                         e.key.kind,
                         e.key.slot,
                         e.fence,
-                        e.state,
-                        e.result,
                         e.started_at,
                         e.finished_at,
-                        e.ready_at,
-                        e.error_kind,
-                        e.error,
-                        e.output,
-                        e.output_truncated,
                     )
                     for e in ended
                 ),
-                14,
+                7,
             ),
         )
-        states = {
-            (row["tenant_id"], row["job_id"], row["slot"], row["kind"], row["fence"]): State(row["state"])
-            for row in rows
-        }
-        return [states.get((e.tenant_id, e.key.job_id, e.key.slot, e.key.kind.value, e.fence)) for e in ended]
 
     async def hand_back(self, claims: Sequence[Claim]) -> None:
         await self._database.execute(
