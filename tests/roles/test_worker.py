@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -219,6 +219,33 @@ async def test_a_slot_is_skipped_while_an_earlier_one_is_unfinished(house: House
         await house.jobs.pause(TENANT, str(job))
     assert found[0].state is State.RUNNING
     assert {each.reason for each in found[1:] if each.state is State.SKIPPED} == {"overlap"}
+
+
+async def test_missed_slots_catch_up_one_after_another_and_none_is_skipped_for_the_next(house: House) -> None:
+    together = 0
+    slots: list[datetime] = []
+
+    async def work(ctx: Context) -> None:
+        nonlocal together
+        together += 1
+        assert together == 1
+        await asyncio.sleep(0)
+        slots.append(ctx.slot)
+        together -= 1
+
+    house.registry.add(work, "work")
+    job = await house.create(schedule="* * * * *", catch_up="all")
+    await house.database.execute("delete from executions")
+    await house.database.execute(
+        "update cursors set next_slot = date_trunc('minute', now()) - interval '6 minutes'"
+    )
+    await house.staging().run_once()
+    missed = [each for each in await house.history(job) if each.reason == "catch_up"]
+    async with house.working():
+        for execution in missed:
+            await house.until_state(execution.key, State.SUCCEEDED)
+    assert len(missed) >= 6
+    assert slots[: len(missed)] == [each.key.slot for each in missed]
 
 
 async def test_overlap_allow_runs_slots_beside_each_other(house: House) -> None:

@@ -148,6 +148,7 @@ HOT = [
         ],
         {"e": (KEY,)},
     ),
+    Guard("succeed", [*_KEYS, _FENCES, _SLOTS, _SLOTS], {"e": (KEY,)}),
     Guard("hand_back", [*_KEYS, _FENCES], {"e": (KEY,)}),
     Guard("report", [*_KEYS, _FENCES, _SLOTS, _NONE], {"e": (KEY,)}),
     Guard(

@@ -167,7 +167,7 @@ async def test_locking_due_cursors_reads_as_many_as_are_locked(hot: Connection) 
     assert plan.buffers <= 5 * plan.rows_read
 
 
-@pytest.mark.parametrize("statement", ["hand_back", "report", "complete"])
+@pytest.mark.parametrize("statement", ["hand_back", "report", "complete", "succeed"])
 async def test_a_result_reads_the_row_that_it_is_about(statement: str, hot: Connection) -> None:
     [guard] = [each for each in HOT if each.statement == statement]
     plan = await plans.run_plan(hot, guard.sql, guard.args)

@@ -36,6 +36,9 @@ ROWS_FOR_MISSED = 100
 COUNTED = 10_000
 """A longer range of missed slots is kept without their number, which can be worked out when asked for."""
 
+CATCH_UP = "catch_up"
+"""The reason of a missed slot's verdict: why it is skipped, or why it runs after its time."""
+
 _TICK = timedelta(microseconds=1)
 
 
@@ -162,9 +165,9 @@ def _judge_missed(
     run = [slot for slot in tail[-wanted:] if slot >= oldest] if wanted else []
     first_run = run[0] if run else None
     planned = [
-        PlannedSlot(slot, now)
+        PlannedSlot(slot, now, reason=CATCH_UP)
         if first_run is not None and slot >= first_run
-        else PlannedSlot(slot, slot, State.SKIPPED, "catch_up")
+        else PlannedSlot(slot, slot, State.SKIPPED, CATCH_UP)
         for slot in tail
     ]
     if tail[0] == first:
@@ -173,7 +176,7 @@ def _judge_missed(
     before = slots(schedule, first - _TICK, tail[0] - _TICK, COUNTED + 1)
     count = len(before) if len(before) <= COUNTED else None
     end = before[-1] if count is not None else tail[0] - _TICK
-    return planned, [SkippedRange(first, end, "catch_up", count)]
+    return planned, [SkippedRange(first, end, CATCH_UP, count)]
 
 
 def _window(plan: Plan, slot: datetime) -> timedelta:

@@ -146,6 +146,7 @@ returning r.place, e.state
 -- name: skip_blocked
 -- Skip the executions that came due while `running_limit` earlier ones of their job were unfinished. Run after a claim
 -- that found less than it asked for: what is due and pending then is blocked, so there is little to look through.
+-- What catches up waits for its turn and is not skipped, and neither is what waits for nothing but that.
 -- Pool by pool and tier by tier, and with a case that hides from the planner that only limited ones are wanted: for a
 -- day that is still empty PostgreSQL 15 and 16 would otherwise choose to go through all that is staged ahead as well.
 with blocked as (
@@ -160,7 +161,7 @@ with blocked as (
             and ready_at <= $2
             and state = 'pending'
             and case
-                when running_limit is null then false
+                when running_limit is null or reason = 'catch_up' then false
                 else running_limit <= (
                     select count(*)
                     from executions as earlier
@@ -168,6 +169,7 @@ with blocked as (
                         and earlier.slot < late.slot
                         and earlier.running_limit is not null
                         and earlier.state in ('pending', 'running', 'retrying')
+                        and earlier.reason is distinct from 'catch_up'
                 )
             end
         offset 0
