@@ -29,7 +29,7 @@ from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
-from cronwell.scheduler.chores.upkeep import Finishing, Resuming
+from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.role import scheduler_services
 from cronwell.scheduler.staging import Staging
 from cronwell.store.port import Store
@@ -204,6 +204,7 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
         Rescue(base.store, base.clock),
         Finishing(base.store, base.clock),
         Resuming(base.store, base.clock, base.jobs),
+        Following(base.store, base.clock, base.settings.scheduler),
     ]
     staging = Staging(base.store, base.clock, settings.scheduler)
     return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))

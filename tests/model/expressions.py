@@ -47,3 +47,37 @@ _NIGHT_HOURS = st.one_of(HOURS, st.sampled_from(["0", "1", "2", "3", "*", "*/2",
 _MOST_DAYS = st.sampled_from(["* * *", "* * *", "*/2 * *", "* * 0", "1-15 * 6,0", "L * 0,5"])
 five_by_night = st.tuples(MINUTES, _NIGHT_HOURS, _MOST_DAYS).map(" ".join)
 six_by_night = st.tuples(SECONDS, MINUTES, _NIGHT_HOURS, _MOST_DAYS).map(" ".join)
+
+
+# ── what cronsim does not speak: ranges round the end, W, L-n, years ──────────────────────────────────────────────
+
+
+@st.composite
+def _round(draw: st.DrawFn, low: int, high: int) -> str:
+    text = f"{draw(st.integers(low, high))}-{draw(st.integers(low, high))}"
+    return f"{text}/{draw(st.integers(1, high))}" if draw(st.booleans()) else text
+
+
+def _wide(low: int, high: int, *special: str) -> st.SearchStrategy[str]:
+    terms = st.one_of(_spans(low, high), _round(low, high), *([st.sampled_from(special)] if special else []))
+    return st.one_of(st.lists(terms, min_size=1, max_size=3).map(",".join), st.just("*"))
+
+
+wide = st.one_of(
+    st.tuples(
+        _wide(0, 59),
+        _wide(0, 23),
+        _wide(1, 31, "L", "LW", "L-1", "L-3", "L-30", "1W", "15W", "31W", "L-2W", "?"),
+        _wide(1, 12, "NOV-FEB"),
+        _wide(0, 7, "FRI-MON", "mon#2", "5L", "SAT-TUE/2", "?"),
+    ).map(" ".join),
+    st.tuples(
+        _wide(0, 59),
+        _wide(0, 59),
+        _wide(0, 23),
+        _wide(1, 31, "LW", "15W"),
+        _wide(1, 12),
+        _wide(0, 7),
+        st.sampled_from(["*", "2000-2040", "1999,2027", "*/3", "2020/7"]),
+    ).map(" ".join),
+)

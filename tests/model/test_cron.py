@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cronwell import errors
 from cronwell.model import cron
-from cronwell.model.cron import LAST, MonthEnd, NthWeekday, Span
+from cronwell.model.cronfields import LAST, MonthEnd, NearestWeekday, NthWeekday, Span, Term
 from cronwell.model.kinds import CronTimes
 from tests.model import expressions
 
@@ -25,7 +25,11 @@ BAD = [
     ("   ", 1, "empty"),
     ("0", 2, "only one field"),
     ("0 3 * *", 8, "only 4 fields"),
-    ("0 3 * * * * 2027", 13, "7 fields"),
+    ("0 0 3 * * * 2027 1", 18, "8 fields"),
+    ("0 0 3 * * * 1969", 13, "'1969' is not a year"),
+    ("0 0 3 * * * 2101", 13, "'2101' is not a year"),
+    ("0 0 3 * * * 2030-2027", 13, "runs backwards"),
+    ("0 0 3 * * * H", 13, "H does not go into the year field"),
     ("60 3 * * *", 1, "'60' is not a minute"),
     ("0 24 * * *", 3, "'24' is not an hour"),
     ("0 3 0 * *", 5, "'0' is not a day of month"),
@@ -38,8 +42,6 @@ BAD = [
     ("61 0 3 * * *", 1, "'61' is not a second"),
     ("0 0,15,75 3 * * *", 8, "'75' is not a minute"),
     ("0 5-99 * * *", 5, "'99' is not an hour"),
-    ("0 22-2 * * *", 3, "runs backwards"),
-    ("0 3 * * FRI-MON", 9, "runs backwards"),
     ("0 3 * * -5", 9, "a day of week is missing"),
     ("5- 3 * * *", 3, "a minute is missing"),
     ("*/0 3 * * *", 3, "the step '0'"),
@@ -49,16 +51,25 @@ BAD = [
     ("0,,5 3 * * *", 3, "empty"),
     (",0 3 * * *", 1, "empty"),
     ("0, 3 * * *", 3, "empty"),
-    ("0 3 L-3 * *", 5, "is not a day of month"),
-    ("0 3 15W * *", 5, "is not a day of month"),
-    ("0 3 L/2 * *", 5, "is not a day of month"),
+    ("0 3 L-31 * *", 5, "L-1 to L-30"),
+    ("0 3 L-x * *", 5, "L-1 to L-30"),
+    ("0 3 32W * *", 5, "'32' is not a day of month"),
+    ("0 3 W * *", 5, "is not a day of month"),
+    ("0 3 1-5W * *", 5, "is not a day of month"),
+    ("0 3 * * 3W", 9, "is not a day of week"),
+    ("0 3 L/2 * *", 5, "is not a day before the month's end"),
+    ("H(0-29 3 * * *", 1, "is not H"),
+    ("H(40-20) 3 * * *", 3, "runs backwards"),
+    ("H(0-99) 3 * * *", 5, "'99' is not a minute"),
+    ("H/0 3 * * *", 3, "the step '0'"),
+    ("Hx 3 * * *", 1, "is not H"),
+    ("5,H-3 3 * * *", 3, "is not H"),
     ("0 3 * * L", 9, "is not a day of week"),
     ("0 3 * * MON#6", 13, "#1 to #5"),
     ("0 3 * * MON#", 13, "#1 to #5"),
     ("0 3 * * #2", 9, "a day of week is missing"),
     ("L 3 * * *", 1, "is not a minute"),
     ("? 3 * * *", 1, "'?' is not a minute"),
-    ("H 3 * * *", 1, "is not a minute"),
     ("0 3 * * 1.5", 9, "is not a day of week"),
     ("+5 3 * * *", 1, "is not a minute"),
     ("٣ 3 * * *", 1, "is not a minute"),
@@ -109,10 +120,65 @@ def test_an_expression_of_more_than_1000_characters_is_refused() -> None:
         ("0 0 * * SUN-SUN", "weekdays", (Span(0, 0),)),
         ("0 0 * * 5L,SATL,1#3,SUN#5", "weekdays", (NthWeekday(5, LAST), NthWeekday(6, LAST), NthWeekday(1, 3), NthWeekday(0, 5))),
         ("30 */5 * * * *", "seconds", (Span(30, 30),)),
+        ("0 0 L-3,15W,L-1W * *", "days", (MonthEnd(False, 3), NearestWeekday(15), MonthEnd(True, 1))),
+        ("0 0 3 * * * 2027,2030/2", "years", (Span(2027, 2027), Span(2030, 2100, 2))),
     ],
 )  # fmt: skip
-def test_terms_mean_what_they_say(text: str, field: str, terms: tuple[cron.Term, ...]) -> None:
+def test_terms_mean_what_they_say(text: str, field: str, terms: tuple[Term, ...]) -> None:
     assert getattr(cron.parse(text), field).terms == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "values"),
+    [
+        ("0 22-2 * * *", "hours", [0, 1, 2, 22, 23]),
+        ("50-10/10 * * * *", "minutes", [0, 10, 50]),
+        ("55-9/6 * * * *", "minutes", [1, 7, 55]),
+        ("0 0 28-2 * *", "days", [1, 2, 28, 29, 30, 31]),
+        ("0 0 * NOV-FEB *", "months", [1, 2, 11, 12]),
+        ("0 0 * * FRI-MON", "weekdays", [0, 1, 5, 6]),
+        ("0 0 * * 7-2", "weekdays", [0, 1, 2]),
+        ("0 0 * * SAT-TUE/2", "weekdays", [1, 6]),
+    ],
+)
+def test_a_range_that_runs_backwards_goes_round_the_end(text: str, field: str, values: list[int]) -> None:
+    assert getattr(cron.parse(text), field).values == values
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "allowed", "count"),
+    [
+        ("H * * * *", "minutes", range(60), 1),
+        ("0 H(9-17) * * *", "hours", range(9, 18), 1),
+        ("H/15 * * * *", "minutes", range(60), 4),
+        ("H(0-29)/10 * * * *", "minutes", range(30), 3),
+        ("0 0 H * *", "days", range(1, 29), 1),
+        ("0 0 * H *", "months", range(1, 13), 1),
+        ("0 0 * * H", "weekdays", range(7), 1),
+        ("H H H * * *", "seconds", range(60), 1),
+    ],
+)
+def test_h_is_a_place_by_the_seed_and_seeds_are_spread_over_all_places(
+    text: str, field: str, allowed: range, count: int
+) -> None:
+    seen: set[int] = set()
+    for number in range(600):
+        read = cron.parse(text, seed=f"job-{number}")
+        values = getattr(read, field).values
+        assert len(values) == count
+        seen |= set(values)
+        assert cron.parse(read.text) == read, "what is kept has numbers in the place of H"
+    assert seen == set(allowed)
+
+
+def test_h_is_the_same_in_every_process_and_release() -> None:
+    assert cron.parse("H H(0-5) * * *", seed="daily-invoices").text == "18 1 * * *"
+    assert cron.parse("H H * * *", seed="a").text != cron.parse("H H * * *", seed="b").text
+
+
+def test_a_name_with_an_h_in_it_is_no_hash() -> None:
+    assert not cron.has_hash("0 3 * MAR THU")
+    assert cron.has_hash("0 3 * * THU,h")
 
 
 @pytest.mark.parametrize(("alias", "expression"), cron.ALIASES.items())
@@ -191,7 +257,7 @@ def check_fuzzed(text: str) -> None:
         assert problem.column is None or 1 <= problem.column <= len(text) + 1
         assert len(str(problem)) < 400
         return
-    found = CronTimes(read, UTC).next_after(NOW)
+    found = CronTimes.of(read, "UTC").next_after(NOW)
     assert found is None or found > NOW
     if (expected := cronsim_says(read.text)) is not None:
         assert found == expected

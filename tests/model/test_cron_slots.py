@@ -36,7 +36,7 @@ moments = st.timedeltas(timedelta(), timedelta(days=14_000)).map(lambda past: ST
 
 
 def cron_times(expression: str, zone: str) -> CronTimes:
-    return CronTimes(cron.parse(expression), zones.find(zone))
+    return CronTimes.of(cron.parse(expression), zone)
 
 
 def at(text: str) -> datetime:

@@ -194,7 +194,7 @@ BAD: list[tuple[object, str, str]] = [
     ({"cron": "0 3 * * *", "window": "8d"}, "schedule.window", "between 1s and 7d"),
     ({"cron": "0 3 * * *", "window": "1ms"}, "schedule.window", "between 1s and 7d"),
     ({"cron": "0 3 * * *", "window": "wide"}, "schedule.window", "is not a duration"),
-    ({"in": "5m", "window": "50%"}, "schedule.window", "no next slot"),
+    ({"in": "5m", "window": "50%"}, "schedule.window", "no rhythm"),
     ({"cron": "0 3 * * *", "start": "soon"}, "schedule.start", "is not a time"),
     ("x" * 100_000, "schedule", "100000 characters"),
     (["0 3 * * *"], "schedule", "neither text nor an object"),

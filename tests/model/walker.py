@@ -5,6 +5,7 @@ It shares no code with `cronwell.model`. Whether a clock face matches is asked o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronsim import CronSim
@@ -19,6 +20,42 @@ def walk(expression: str, zone: tzinfo, after: datetime, until: datetime) -> lis
     """Return every slot in (after, until] by Debian cron's rule, in UTC."""
     face = _Face(expression)
     return _fixed(face, zone, after, until) if face.is_fixed else _by_the_clock(face, zone, after, until)
+
+
+def walk_faces(
+    matches: Callable[[datetime], bool], zone: tzinfo, after: datetime, until: datetime, gap: str, fold: str
+) -> list[datetime]:
+    """Return every slot in (after, until] whose minute on the clock's face matches, by a chosen rule for gap and fold.
+
+    It looks at every minute of the face, and at every minute of the time that passes, to see how often each is shown.
+    """
+    shown: dict[datetime, list[datetime]] = {}
+    moment = (after - _WIDEST_GAP - _WIDEST_GAP).replace(second=0, microsecond=0)
+    while moment <= until + _WIDEST_GAP:
+        shown.setdefault(moment.astimezone(zone).replace(tzinfo=None, fold=0), []).append(moment)
+        moment += MINUTE
+    faces = sorted(shown)
+    found: set[datetime] = set()
+    face = faces[0]
+    while face <= faces[-1]:
+        if matches(face):
+            passes = shown.get(face, [])
+            if len(passes) == 1:
+                found.update(passes)
+            elif passes:
+                found.update({"first": passes[:1], "second": passes[-1:], "both": passes}[fold])
+            elif gap == "first_after":
+                later = face
+                while later not in shown:
+                    later += MINUTE
+                found.add(shown[later][0])
+            elif gap == "shift":
+                begin = face
+                while begin not in shown:
+                    begin -= MINUTE
+                found.add(shown[begin][-1] + (face - begin))
+        face += MINUTE
+    return sorted(moment for moment in found if after < moment <= until)
 
 
 class _Face:

@@ -218,3 +218,75 @@ async def test_a_job_without_further_slots_is_finished_once_its_execution_ended(
         "select count(*) from cursors where job_id = $1", UUID(str(job))
     )
     assert left == 0
+
+
+async def test_a_job_with_max_runs_ends_after_so_many_and_gets_back_what_was_unstaged(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule={"cron": "*/20 * * * * *", "max_runs": 4})
+    assert len(await still_house.history(job)) == 3, "the look-ahead has room for three"
+    await still_house.jobs.pause(TENANT, str(job))
+    assert (await still_house.database.fetchval("select runs_left from cursors")) == 4
+    clock.advance(timedelta(minutes=10))
+    await still_house.jobs.resume(TENANT, str(job))
+    clock.advance(MINUTE)
+    await _stage_all(still_house)
+    ran = [each for each in await still_house.history(job) if each.state is State.PENDING]
+    assert len(ran) == 4
+    assert await still_house.database.fetchval("select next_slot from cursors") is None
+
+
+async def test_an_edit_of_something_else_does_not_give_a_job_its_runs_again(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule={"cron": "* * * * *", "max_runs": 3})
+    clock.advance(timedelta(seconds=90))
+    await _stage_all(still_house)
+    await still_house.jobs.patch(TENANT, str(job), {"timeout": "1m"}, revision=None)
+    clock.advance(timedelta(minutes=9))
+    await _stage_all(still_house)
+    ran = [each for each in await still_house.history(job) if each.state is State.PENDING]
+    assert len(ran) == 3
+    changed = {"schedule": {"cron": "*/2 * * * *", "max_runs": 5}}
+    await still_house.jobs.patch(TENANT, str(job), changed, revision=None)
+    left = await still_house.database.fetchval("select runs_left from cursors")
+    staged = [each for each in await still_house.history(job) if each.key.slot > clock.now()]
+    assert left + len(staged) == 5, "a schedule that is written anew is counted anew"
+
+
+async def test_a_job_that_waits_for_the_end_has_one_slot_until_then(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="every 10s after finish")
+    [first] = await still_house.history(job)
+    assert first.key.slot == NOON + timedelta(seconds=10)
+    clock.advance(MINUTE)
+    assert await still_house.following().run_once() == 0, "its execution has not ended"
+    await _stage_all(still_house)
+    assert len(await still_house.history(job)) == 1
+    ended = NOON + timedelta(seconds=47)
+    await still_house.database.execute("update executions set state = 'succeeded', finished_at = $1", ended)
+    assert await still_house.following().run_once() == 1
+    second = max(await still_house.history(job), key=lambda each: each.key.slot)
+    assert (second.key.slot, second.ready_at) == (
+        ended + timedelta(seconds=10),
+        ended + timedelta(seconds=10),
+    )
+    view = await still_house.jobs.get(TENANT, str(job))
+    assert view.state == "active"
+
+
+async def test_a_job_that_waits_is_paused_resumed_and_edited_like_any_other(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="every 10s after finish")
+    await still_house.jobs.pause(TENANT, str(job))
+    assert await still_house.history(job) == []
+    clock.advance(timedelta(hours=1))
+    await still_house.jobs.resume(TENANT, str(job))
+    [execution] = await still_house.history(job)
+    assert execution.key.slot == clock.now() + timedelta(seconds=10)
+    assert await still_house.database.fetchval("select count(*) from skips") == 0
+    await still_house.jobs.patch(TENANT, str(job), {"schedule": "every 20s after finish"}, revision=None)
+    [execution] = await still_house.history(job)
+    assert execution.key.slot == clock.now() + timedelta(seconds=20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from datetime import datetime, timedelta
+from itertools import pairwise
 from uuid import uuid4
 
 import pytest
@@ -472,3 +473,28 @@ def _everything() -> ExecutionFilter:
 async def _is_past(house: House, at: float) -> bool:
     del house
     return asyncio.get_running_loop().time() > at
+
+
+async def test_after_finish_counts_from_the_end_of_the_execution_before(house: House) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0.7)
+
+    house.registry.add(work, "work")
+    job = await house.create(schedule={"every": "1s", "after": "finish", "max_runs": 3})
+    chore = house.following()
+    async with house.working():
+
+        async def ended() -> bool:
+            await chore.run_once()
+            states = [each.state for each in await house.history(job)]
+            return states.count(State.SUCCEEDED) == 3
+
+        await until_async(ended, within=20)
+    runs = sorted(await house.history(job), key=lambda each: each.key.slot)
+    for before, after in pairwise(runs):
+        assert before.finished_at is not None
+        assert after.started_at is not None
+        assert after.key.slot == before.finished_at + SECOND
+        assert after.started_at >= after.key.slot
+    await chore.run_once()
+    assert len(await house.history(job)) == 3

@@ -23,7 +23,7 @@ from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.rescue import Rescue
-from cronwell.scheduler.chores.upkeep import Finishing, Resuming
+from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.staging import Staging
 from cronwell.store.port import Execution, ExecutionFilter, Store
 from cronwell.store.postgres.store import PostgresStore
@@ -64,6 +64,9 @@ class House:
 
     def finishing(self) -> Finishing:
         return Finishing(self.store, self.clock)
+
+    def following(self) -> Following:
+        return Following(self.store, self.clock, self.settings.scheduler)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

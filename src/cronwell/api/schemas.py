@@ -69,6 +69,8 @@ class PreviewAsked(Asked):
     after: Time | None = None
     """Slots after this time; by default, now."""
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 10
+    job: Annotated[str, Field(max_length=200)] = ""
+    """The name of the job that it is for, which decides the place of an `H`."""
 
 
 class Deleted(View):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -24,7 +25,10 @@ SLOT_COLUMNS = (
 def preview(
     context: typer.Context,
     schedule: Annotated[
-        str, typer.Argument(metavar="SCHEDULE", help='In quotes: "0 3 * * *", "@hourly", "every 15m", …')
+        str,
+        typer.Argument(
+            metavar="SCHEDULE", help='In quotes: "0 3 * * *", "@hourly", "every 15m", or an object as JSON.'
+        ),
     ],
     zone: Annotated[str | None, typer.Option("--zone", "-z", metavar="ZONE", help="IANA time zone.")] = None,
     count: Annotated[
@@ -36,16 +40,20 @@ def preview(
     window: Annotated[
         str | None, typer.Option(metavar="SPREAD", help='Spread of the starts, e.g. "5m".')
     ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="NAME", help="The job it is for: its name places an H.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show when a schedule fires, in words and times, and what may surprise; nothing is stored."""
     here = session(context)
     screen = here.screen(as_json)
-    body: dict[str, Any] = {"schedule": schedule, "count": count}
-    if zone is not None:
-        body["timezone"] = zone
-    if window is not None:
-        body["window"] = window
+    body: dict[str, Any] = {"schedule": _read(schedule), "count": count}
+    body |= {
+        key: value
+        for key, value in (("timezone", zone), ("window", window), ("job", job))
+        if value is not None
+    }
     if after is not None:
         try:
             body["after"] = times.write_moment(times.parse_moment(after, now=screen.now, toward="future"))
@@ -57,8 +65,24 @@ def preview(
         return
     screen.line(found["description"], style="bold")
     screen.table(SLOT_COLUMNS, [slot_row(screen, each) for each in found["slots"]])
+    for change in found.get("clock_changes") or ():
+        screen.remark(
+            f"{change['kind']}: at {change['local_before']} the clock shows {change['local_after']}; "
+            f"{change['effect']}"
+        )
     for warning in found.get("warnings") or ():
         screen.remark(f"warning: {warning}", style="yellow")
+
+
+def _read(schedule: str) -> str | dict[str, Any]:
+    """A schedule's text, or the object that it spells as JSON."""
+    if not schedule.lstrip().startswith("{"):
+        return schedule
+    try:
+        read: dict[str, Any] = json.loads(schedule)
+    except ValueError as error:
+        raise usage(f"SCHEDULE is not JSON: {error}") from None
+    return read
 
 
 def slot_row(screen: Screen, slot: dict[str, Any]) -> Sequence[object]:

@@ -11,6 +11,7 @@ import orjson
 
 from cronwell import errors
 from cronwell.config import Settings
+from cronwell.model.calendars import Calendar
 from cronwell.model.describe import warnings as schedule_warnings
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import Plan, plan_of
@@ -48,12 +49,18 @@ class Definition:
 
 
 def judge(
-    raw: Mapping[str, Any], *, now: datetime, settings: Settings, kept: Kept | None = None
+    raw: Mapping[str, Any],
+    *,
+    now: datetime,
+    settings: Settings,
+    kept: Kept | None = None,
+    calendars: Mapping[str, Calendar] | None = None,
 ) -> Definition:
     """Check a definition; raises Invalid or TooLarge and says what to write instead.
 
     With `kept`, what the job was before: a schedule whose text has not changed keeps its meaning, so that "in 5m" is not
-    counted anew and "every 1h" does not shift when something else is edited.
+    counted anew, "every 1h" does not shift and an H stays in its place when something else is edited. `calendars` are
+    those that the schedule may name.
     """
     spec = validate(JobSpec, raw)
     if spec.target.shell is not None and not settings.shell.enabled:
@@ -67,7 +74,15 @@ def judge(
     if kept is not None and all(kept.raw.get(name) == raw.get(name) for name in _SCHEDULE_FIELDS):
         plan = None if kept.schedule is None else plan_of(spec, kept.schedule)
     elif spec.schedule is not None:
-        plan = plan_of(spec, parse(spec.schedule, timezone=spec.timezone, window=spec.window, now=now))
+        schedule = parse(
+            spec.schedule,
+            timezone=spec.timezone,
+            window=spec.window,
+            now=now,
+            seed=spec.name,
+            calendars=calendars,
+        )
+        plan = plan_of(spec, schedule)
     elif spec.timezone is not None or spec.window is not None:
         field = "timezone" if spec.timezone is not None else "window"
         raise errors.Invalid.field(

@@ -47,6 +47,8 @@ def new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | N
         spec=definition.text,
         plan=None if definition.plan is None else definition.plan.canonical(),
         next_slot=None if move is None else move.next_slot,
+        runs_left=None if move is None else move.runs_left,
+        awaits=move is not None and move.awaits,
     )
 
 
@@ -68,7 +70,9 @@ def as_stored(job: NewJob, move: Move | None, now: datetime) -> Job:
         created_at=now,
         updated_at=now,
         deleted_at=None,
-        next_slot=job.next_slot,
+        next_slot=None if job.awaits else job.next_slot,
         plan=job.plan,
         staged_at=min(ahead, default=None),
+        runs_left=job.runs_left,
+        defined_at=now,
     )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -23,14 +22,16 @@ from cronwell.control.drafts import as_stored, merge, new_job, priority_of, read
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import (
+    FireMissed,
     first_move,
-    move_from,
+    put_moved,
+    resumption,
     settle_past,
     wait_until_started,
 )
 from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
 from cronwell.model.identity import RANDOM_BITS, new_job_id
-from cronwell.model.planning import SkippedRange, load_plan
+from cronwell.model.planning import load_plan
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import (
     Cursor,
@@ -46,8 +47,6 @@ from cronwell.store.port import (
 
 LATEST = 5
 BATCH = 1000
-
-FireMissed = Literal["none", "last", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +161,14 @@ class Jobs:
             if locked.state == "finished":
                 raise errors.IllegalState(f"job {locked.name!r} is finished: it has no further slot to pause")
             touched: list[Touched] = []
+            runs_left = locked.runs_left
             if locked.state == "active":
-                touched = await self._withhold(transaction, locked, "paused", now)
+                runs_left, touched = await self._withhold(transaction, locked, "paused", now)
             await transaction.set_job_state(
                 tenant_id, locked.id, "paused", now, note=note, paused_at=locked.paused_at or now, until=until
             )
             if locked.plan is not None:
-                held = Cursor(tenant_id, locked.id, locked.revision, now, locked.plan)
+                held = Cursor(tenant_id, locked.id, locked.revision, now, locked.plan, runs_left)
                 await transaction.put_cursor(held, None, is_held=True)
         telemetry.job_changed("paused", job=str(locked.id), name=locked.name, note=note)
         await wait_until_started(touched, self._clock)
@@ -185,9 +185,11 @@ class Jobs:
             await transaction.set_job_state(tenant_id, locked.id, "active", now)
             move = None
             if locked.plan is not None:
-                move = self._resumption(locked, locked.plan, now, fire_missed)
+                move = resumption(
+                    locked, locked.plan, now=now, settings=self._settings.scheduler, fire_missed=fire_missed
+                )
                 await transaction.record([move], now)
-                await transaction.put_cursor(move.cursor, move.next_slot, is_held=False)
+                await put_moved(transaction, move)
         telemetry.job_changed("resumed", job=str(locked.id), name=locked.name)
         await self._announce([move])
         return await self._view(tenant_id, locked.id)
@@ -199,7 +201,7 @@ class Jobs:
         async with self._store.transaction() as transaction:
             locked = await self._locked(transaction, job)
             _check_revision(locked, revision)
-            touched = await self._withhold(transaction, locked, "deleted", now)
+            _, touched = await self._withhold(transaction, locked, "deleted", now)
             await transaction.keep_revision(tenant_id, locked.id, now)
             await transaction.set_job_state(tenant_id, locked.id, "deleted", now)
             await transaction.drop_cursor(tenant_id, locked.id)
@@ -247,9 +249,9 @@ class Jobs:
             job_id = new_job_id(now, secrets.randbits(RANDOM_BITS))
             move = None
             if definition.plan is not None:
-                move = first_move(
-                    definition.plan, job_id, tenant_id, 1, now=now, settings=self._settings.scheduler
-                )
+                plan = definition.plan
+                cursor = Cursor(tenant_id, job_id, 1, now, plan.canonical(), plan.schedule.max_runs)
+                move = first_move(cursor, now=now, settings=self._settings.scheduler)
             prepared.append((new_job(tenant_id, job_id, definition, move), move))
         added = await transaction.insert_jobs([job for job, _ in prepared], now)
         await transaction.record(
@@ -280,10 +282,11 @@ class Jobs:
             raw = orjson.loads(locked.spec)
             kept = Kept(raw, None if locked.plan is None else load_plan(locked.plan).schedule)
             definition = judge(change(raw), now=now, settings=self._settings, kept=kept)
-            await settle_past(transaction, locked, now=now, settings=self._settings.scheduler)
-            await transaction.drop_staged(tenant_id, locked.id, now)
+            runs_left = await self._unstage(transaction, locked, now)
             await transaction.keep_revision(tenant_id, locked.id, now)
-            touched, move = await self._apply(transaction, locked, definition, now)
+            if definition.plan is None or kept.schedule != definition.plan.schedule:
+                runs_left = None if definition.plan is None else definition.plan.schedule.max_runs
+            touched, move = await self._apply(transaction, locked, definition, now, runs_left)
         telemetry.job_changed("edited", job=str(locked.id), name=definition.spec.name)
         await self._announce([move])
         await wait_until_started(touched, self._clock)
@@ -291,7 +294,12 @@ class Jobs:
         return view.model_copy(update={"warnings": warn(definition, workers, now=now)})
 
     async def _apply(
-        self, transaction: Transaction, job: Job, definition: Definition, now: datetime
+        self,
+        transaction: Transaction,
+        job: Job,
+        definition: Definition,
+        now: datetime,
+        runs_left: int | None,
     ) -> tuple[list[Touched], Move | None]:
         """Write the new definition, its cursor and its staged slots."""
         new = new_job(job.tenant_id, job.id, definition, None)
@@ -303,50 +311,30 @@ class Jobs:
         move = None
         if plan is None:
             await transaction.drop_cursor(job.tenant_id, job.id)
-        elif is_paused:
-            cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical())
-            await transaction.put_cursor(cursor, None, is_held=True)
         else:
-            move = first_move(
-                plan, job.id, job.tenant_id, revision, now=now, settings=self._settings.scheduler
-            )
-            if move is not None:
+            cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical(), runs_left)
+            if not is_paused:
+                move = first_move(cursor, now=now, settings=self._settings.scheduler)
+            if move is None:
+                await transaction.put_cursor(cursor, None, is_held=is_paused)
+            else:
                 await transaction.record([move], now)
-            cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical())
-            await transaction.put_cursor(cursor, None if move is None else move.next_slot, is_held=False)
+                await put_moved(transaction, move)
         priority = plan.priority if plan is not None else priority_of(definition)
         return await transaction.rebase_open(new, revision, priority), move
 
     async def _withhold(
         self, transaction: Transaction, job: Job, reason: str, now: datetime
-    ) -> list[Touched]:
-        await settle_past(transaction, job, now=now, settings=self._settings.scheduler)
-        await transaction.drop_staged(job.tenant_id, job.id, now)
-        return await transaction.withhold_due(job.tenant_id, job.id, now, reason)
+    ) -> tuple[int | None, list[Touched]]:
+        """Keep what is staged from starting: how many runs are left, and what was reached."""
+        runs_left = await self._unstage(transaction, job, now)
+        return runs_left, await transaction.withhold_due(job.tenant_id, job.id, now, reason)
 
-    def _resumption(self, job: Job, text: str, now: datetime, fire_missed: FireMissed) -> Move:
-        plan = load_plan(text)
-        since = job.paused_at or now
-        first = plan.schedule.next_after(since)
-        start = Cursor(job.tenant_id, job.id, job.revision, first or now, text)
-        if first is None or first > now:
-            return self._move_or_none(start, first, now)
-        if fire_missed == "none":
-            move = self._move_or_none(start, plan.schedule.next_after(now), now)
-            return dataclasses.replace(move, ranges=[SkippedRange(first, now, "paused")])
-        asked = dataclasses.replace(plan, catch_up=fire_missed, catch_up_window=now - since)
-        missed = move_from(
-            dataclasses.replace(start, plan=asked.canonical()), now=now, settings=self._settings.scheduler
-        )
-        return dataclasses.replace(missed, cursor=start)
-
-    def _move_or_none(self, cursor: Cursor, first: datetime | None, now: datetime) -> Move:
-        if first is None:
-            plan = load_plan(cursor.plan)
-            return Move(cursor, [], [], None, plan.pool, plan.priority, plan.running_limit)
-        return move_from(
-            dataclasses.replace(cursor, next_slot=first), now=now, settings=self._settings.scheduler
-        )
+    async def _unstage(self, transaction: Transaction, job: Job, now: datetime) -> int | None:
+        """Take back the slots ahead; the runs that they would have been are left again."""
+        runs_left = await settle_past(transaction, job, now=now, settings=self._settings.scheduler)
+        dropped = await transaction.drop_staged(job.tenant_id, job.id, now)
+        return None if runs_left is None else runs_left + dropped
 
     async def _announce(self, moves: Iterable[Move | None]) -> None:
         """Tell workers of slots that are due before they would look by themselves."""

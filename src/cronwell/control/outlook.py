@@ -10,6 +10,7 @@ from uuid import UUID
 
 from cronwell.control.jobs import Jobs
 from cronwell.control.views import (
+    ClockChangeView,
     ExecutionView,
     JobStatus,
     Preview,
@@ -19,7 +20,7 @@ from cronwell.control.views import (
     next_fire_at,
 )
 from cronwell.model import zones
-from cronwell.model.describe import describe, warnings
+from cronwell.model.describe import ClockChange, clock_changes, describe, warnings
 from cronwell.model.execution import State
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule, effective_at, parse, slots
@@ -77,15 +78,29 @@ class Outlook:
         window: str | None = None,
         after: datetime | None,
         count: int,
+        job: str = "",
     ) -> Preview:
-        """What a schedule would do; nothing is stored. The window is shown for no job in particular."""
-        now = self._clock.now()
-        parsed = parse(schedule, timezone=timezone, window=window, now=after or now)
+        """What a schedule would do; nothing is stored. `H` is shown for a job of that name, the window for none."""
+        now = after or self._clock.now()
+        parsed = parse(schedule, timezone=timezone, window=window, now=now, seed=job)
+        most = count if parsed.max_runs is None else min(count, parsed.max_runs)
         return Preview(
-            slots=coming(parsed, _NO_JOB, after or now, count),
+            slots=coming(parsed, _NO_JOB, now, most),
             description=describe(parsed),
-            warnings=warnings(parsed, after or now),
+            warnings=warnings(parsed, now),
+            clock_changes=[_change_view(change) for change in clock_changes(parsed, now)],
         )
+
+
+def _change_view(change: ClockChange) -> ClockChangeView:
+    zone = zones.find(change.timezone)
+    return ClockChangeView(
+        at=change.at,
+        kind=change.kind,
+        local_before=(change.at + change.before).replace(tzinfo=None).isoformat(timespec="minutes"),
+        local_after=change.at.astimezone(zone).replace(tzinfo=None).isoformat(timespec="minutes"),
+        effect=change.effect,
+    )
 
 
 def _begun_at(execution: ExecutionView) -> datetime:

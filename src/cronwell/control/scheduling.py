@@ -9,34 +9,29 @@ or been given up, so that nothing starts after the answer.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from uuid import UUID
+from typing import Literal
 
 from cronwell.config import SchedulerSettings
 from cronwell.model.execution import State
-from cronwell.model.planning import Plan, load_plan, plan_slots
+from cronwell.model.planning import Plan, SkippedRange, load_plan, plan_slots
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Cursor, Job, Move, Touched, Transaction
+
+FireMissed = Literal["none", "last", "all"]
 
 # A held execution starts on its worker's clock, which may be a little behind ours.
 _SETTLING = timedelta(milliseconds=20)
 
 
-def first_move(
-    plan: Plan,
-    job_id: UUID,
-    tenant_id: int,
-    revision: int,
-    *,
-    now: datetime,
-    settings: SchedulerSettings,
-) -> Move | None:
-    """What to stage at once for a job that begins now; None where it has no slot ahead."""
-    first = plan.schedule.next_after(now)
+def first_move(cursor: Cursor, *, now: datetime, settings: SchedulerSettings) -> Move | None:
+    """What to stage at once for a job that begins now, wherever its cursor stands; None where it has no slot ahead."""
+    first = load_plan(cursor.plan).schedule.next_after(now)
     if first is None:
         return None
-    return move_from(Cursor(tenant_id, job_id, revision, first, plan.canonical()), now=now, settings=settings)
+    return move_from(dataclasses.replace(cursor, next_slot=first), now=now, settings=settings)
 
 
 def move_from(
@@ -46,7 +41,13 @@ def move_from(
     plan = load_plan(cursor.plan)
     horizon = now + settings.look_ahead if until is None else until
     staging = plan_slots(
-        plan, cursor.job_id, cursor.next_slot, now=now, until=horizon, grace=settings.late_grace
+        plan,
+        cursor.job_id,
+        cursor.next_slot,
+        now=now,
+        until=horizon,
+        grace=settings.late_grace,
+        runs_left=cursor.runs_left,
     )
     return Move(
         cursor=cursor,
@@ -56,22 +57,61 @@ def move_from(
         pool=plan.pool,
         priority=plan.priority,
         running_limit=plan.running_limit,
+        runs_left=staging.runs_left,
+        awaits=staging.awaits,
     )
 
 
 async def settle_past(
     transaction: Transaction, job: Job, *, now: datetime, settings: SchedulerSettings
-) -> None:
-    """Give the slots that the job's schedule has passed, and nobody staged, their verdict before it changes."""
+) -> int | None:
+    """Give the slots that the job's schedule has passed, and nobody staged, their verdict before it changes.
+
+    Returns how many runs are left after them; None for any number.
+    """
     cursor = cursor_of(job)
-    if cursor is not None and cursor.next_slot <= now:
-        await transaction.record([move_from(cursor, now=now, settings=settings, until=now)], now)
+    if cursor is None or cursor.next_slot > now:
+        return job.runs_left
+    move = move_from(cursor, now=now, settings=settings, until=now)
+    await transaction.record([move], now)
+    return move.runs_left
+
+
+async def put_moved(transaction: Transaction, move: Move) -> None:
+    """Set the cursor to where a move leads."""
+    cursor = dataclasses.replace(move.cursor, runs_left=move.runs_left)
+    await transaction.put_cursor(cursor, move.next_slot, awaits=move.awaits)
+
+
+def resumption(
+    job: Job, text: str, *, now: datetime, settings: SchedulerSettings, fire_missed: FireMissed
+) -> Move:
+    """The step of a job that goes on after a pause. What it missed is skipped as a range, unless asked for."""
+    plan = load_plan(text)
+    since = job.paused_at or now
+    start = Cursor(job.tenant_id, job.id, job.revision, now, text, job.runs_left)
+    first = plan.schedule.next_after(since)
+    if first is None or first > now or plan.schedule.delay is not None:
+        return first_move(start, now=now, settings=settings) or standstill(start, plan)
+    if fire_missed == "none":
+        move = first_move(start, now=now, settings=settings) or standstill(start, plan)
+        return dataclasses.replace(move, ranges=[SkippedRange(first, now, "paused")])
+    asked = dataclasses.replace(plan, catch_up=fire_missed, catch_up_window=now - since)
+    missed = move_from(
+        dataclasses.replace(start, next_slot=first, plan=asked.canonical()), now=now, settings=settings
+    )
+    return dataclasses.replace(missed, cursor=start)
+
+
+def standstill(cursor: Cursor, plan: Plan) -> Move:
+    """No further slot."""
+    return Move(cursor, [], [], None, plan.pool, plan.priority, plan.running_limit, cursor.runs_left)
 
 
 def cursor_of(job: Job) -> Cursor | None:
     if job.plan is None or job.next_slot is None:
         return None
-    return Cursor(job.tenant_id, job.id, job.revision, job.next_slot, job.plan)
+    return Cursor(job.tenant_id, job.id, job.revision, job.next_slot, job.plan, job.runs_left)
 
 
 async def wait_until_started(touched: Iterable[Touched], clock: Clock) -> None:

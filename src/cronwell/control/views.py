@@ -157,10 +157,24 @@ class Upcoming(View):
     items: list[UpcomingSlot]
 
 
+class ClockChangeView(View):
+    """A coming change of the zone's clock, and what the schedule does there."""
+
+    at: Moment
+    kind: Literal["gap", "fold"]
+    local_before: str
+    """What the clock would have shown at that instant."""
+    local_after: str
+    """What it shows."""
+    effect: str
+
+
 class Preview(View):
     slots: list[UpcomingSlot]
     description: str
     warnings: list[str]
+    clock_changes: list[ClockChangeView] = Field(default_factory=list)
+    """The next two changes of the zone's clock."""
 
 
 class WorkerView(View):

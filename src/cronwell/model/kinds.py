@@ -1,46 +1,80 @@
-"""The kinds of schedule: cron, a fixed rate, one instant. Each answers one question: what comes after `t`?
+"""The kinds of schedule: cron, a rule of RFC 5545, a fixed rate, a fixed delay, instants. Each answers one question: what
+comes after `t`?
 
-A further kind needs `next_after` here, a way in (`reading`) and a canonical form (`schedule`).
+A further kind needs `next_after` here, a way in (`reading`) and a canonical form (`stored`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Self
 
-from cronwell.model import zones
+from cronwell.model import dst, zones
 from cronwell.model.cron import Expression
+from cronwell.model.dst import DstRule
 from cronwell.model.instants import HORIZON
+from cronwell.model.recurrence import Recurrence
 from cronwell.model.wallclock import WallClock, compiled
 
-_SECOND = timedelta(seconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class CronTimes:
-    """The instants at which a zone's wall clock matches a cron expression, by Debian cron's rule.
+    """The instants at which a zone's wall clock matches a cron expression.
 
-    Fixed times fire once on each matching day: right after a gap that swallows them (several in one gap become one
-    slot), and in the first pass of a fold. All others follow the clock's face: nothing in a gap, both passes of a fold.
+    Without a rule of its own, by Debian cron's: fixed times fire once on each matching day, right after a gap that
+    swallows them (several in one gap become one slot), and in the first pass of a fold. All others follow the clock's
+    face: nothing in a gap, both passes of a fold.
     """
 
     expression: Expression
-    zone: tzinfo
-    _clock: WallClock = field(init=False, repr=False, compare=False)
-    _has_fixed_times: bool = field(init=False, repr=False, compare=False)
+    timezone: str
+    rule: DstRule
+    zone: tzinfo = field(init=False, repr=False, compare=False)
+    faces: WallClock = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, expression: Expression, timezone: str, rule: DstRule | None = None) -> Self:
+        return cls(expression, timezone, rule or (dst.FIXED if expression.has_fixed_times else dst.FACE))
 
     def __post_init__(self) -> None:
         # Kept at hand: looking them up would be a third of the cost of a slot.
-        object.__setattr__(self, "_clock", compiled(self.expression))
-        object.__setattr__(self, "_has_fixed_times", self.expression.has_fixed_times)
+        object.__setattr__(self, "zone", zones.find(self.timezone))
+        object.__setattr__(self, "faces", compiled(self.expression))
+
+    @property
+    def default_rule(self) -> DstRule:
+        return dst.FIXED if self.expression.has_fixed_times else dst.FACE
 
     def next_after(self, t: datetime) -> datetime | None:
-        wall = t.astimezone(self.zone)
-        if self.zone is UTC:
-            return self._clock.next_after(wall)
-        if self._has_fixed_times:
-            return _next_fixed(self._clock, wall)
-        return _next_on_the_face(self._clock, wall, t)
+        return dst.next_instant(self.faces, t, self.zone, self.rule)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTimes:
+    """The instants at which a zone's wall clock shows a time of a recurrence rule."""
+
+    faces: Recurrence
+    timezone: str
+    rule: DstRule
+    zone: tzinfo = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, faces: Recurrence, timezone: str, rule: DstRule | None = None) -> Self:
+        return cls(faces, timezone, rule or (dst.FIXED if faces.has_fixed_times else dst.FACE))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "zone", zones.find(self.timezone))
+
+    @property
+    def default_rule(self) -> DstRule:
+        return dst.FIXED if self.faces.has_fixed_times else dst.FACE
+
+    def next_after(self, t: datetime) -> datetime | None:
+        return dst.next_instant(self.faces, t, self.zone, self.rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +90,49 @@ class FixedRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
-    """One instant."""
+class FixedDelay:
+    """`first`, and then `every` after each execution has finished.
 
-    at: datetime
+    When that will be nobody knows, so what comes after `first` is told as if executions took no time at all.
+    """
+
+    every: timedelta
+    first: datetime
 
     def next_after(self, t: datetime) -> datetime | None:
-        return self.at if t < self.at else None
+        slot = self.first if t < self.first else t + self.every
+        return slot if slot < HORIZON else None
 
 
-Kind = CronTimes | FixedRate | Once
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """One instant or several, in order."""
+
+    at: tuple[datetime, ...]
+
+    def next_after(self, t: datetime) -> datetime | None:
+        place = bisect_right(self.at, t)
+        return self.at[place] if place < len(self.at) else None
 
 
-def _next_fixed(clock: WallClock, wall: datetime) -> datetime | None:
-    if wall.fold:
-        # Second pass: whatever it repeats has fired in the first, so go on from the fold's end.
-        change = zones.jump(wall)
-        wall = zones.wall_at(change, wall.tzinfo, change.before) - _SECOND
-    found = clock.next_after(wall)
-    if found is None:
-        return None
-    # The reading with fold=0 is the first pass of a repeated time.
-    return zones.jump(found).at if zones.is_missing(found) else found.astimezone(UTC)
+Kind = CronTimes | RuleTimes | FixedRate | FixedDelay | Instants
 
 
-def _next_on_the_face(clock: WallClock, wall: datetime, t: datetime) -> datetime | None:
-    found = clock.next_after(wall)
-    if not wall.fold and zones.is_repeated(wall):
-        # First pass: when nothing more comes in it, the clock goes back and shows earlier times again.
-        change = zones.jump(wall)
-        if found is None or found >= zones.wall_at(change, wall.tzinfo, change.before):
-            found = clock.next_after(zones.wall_at(change, wall.tzinfo, change.after) - _SECOND)
-    while found is not None and zones.is_missing(found):
-        change = zones.jump(found)
-        found = clock.next_after(zones.wall_at(change, wall.tzinfo, change.after) - _SECOND)
-    if found is None:
-        return None
-    instant = found.astimezone(UTC)
-    return instant if instant > t else found.replace(fold=1).astimezone(UTC)
+def has(kind: Kind, slot: datetime) -> bool:
+    """Whether an instant is one of a kind's."""
+    return kind.next_after(slot - _MICROSECOND) == slot
+
+
+def leaves_off(kind: Kind, slot: datetime) -> datetime:
+    """Given an instant that is a kind's, return a time up to which each whole second is too."""
+    if isinstance(kind, CronTimes):
+        wall = slot.astimezone(kind.zone)
+        end = kind.faces.run_ends(wall)
+        length = end - wall
+        # Across a change of the clock the face tells nothing: go on second by second.
+        if (
+            length > timedelta(seconds=1)
+            and (slot + length).astimezone(kind.zone).utcoffset() == wall.utcoffset()
+        ):
+            return (slot + length - _MICROSECOND).astimezone(UTC)
+    return slot

@@ -99,6 +99,10 @@ class Staging:
     planned: list[PlannedSlot]
     ranges: list[SkippedRange]
     next_slot: datetime | None
+    runs_left: int | None = None
+    """How many more slots may be run; None for any number."""
+    awaits: bool = False
+    """The job goes on when the execution of `next_slot`, which is staged, has ended."""
 
 
 def plan_of(spec: JobSpec, schedule: Schedule) -> Plan:
@@ -131,12 +135,54 @@ def load_plan(text: str) -> Plan:
 
 
 def plan_slots(
-    plan: Plan, job_id: UUID, cursor: datetime, *, now: datetime, until: datetime, grace: timedelta
+    plan: Plan,
+    job_id: UUID,
+    cursor: datetime,
+    *,
+    now: datetime,
+    until: datetime,
+    grace: timedelta,
+    runs_left: int | None = None,
 ) -> Staging:
     """Give each slot from `cursor` up to `until` its verdict.
 
-    Slots beyond `SLOTS_AT_ONCE` wait for the next pass; the cursor that comes back says where that starts.
+    Slots beyond `SLOTS_AT_ONCE` wait for the next pass; the cursor that comes back says where that starts. Where
+    `runs_left` is given, no more slots than that are run, and the job ends with the last of them.
     """
+    if plan.schedule.delay is not None:
+        return _plan_one(cursor, now=now, until=until, grace=grace, runs_left=runs_left)
+    staging = _plan_all(plan, job_id, cursor, now=now, until=until, grace=grace)
+    return staging if runs_left is None else _cut(staging, runs_left)
+
+
+def _plan_one(
+    cursor: datetime, *, now: datetime, until: datetime, grace: timedelta, runs_left: int | None
+) -> Staging:
+    """The one slot of a job that waits for its execution's end before it has another. Late, it runs all the same."""
+    if cursor > until:
+        return Staging([], [], cursor, runs_left)
+    if runs_left == 0:
+        return Staging([], [], None, 0)
+    is_late = cursor <= now - grace
+    planned = PlannedSlot(cursor, now if is_late else cursor, reason=CATCH_UP if is_late else None)
+    return Staging([planned], [], cursor, None if runs_left is None else runs_left - 1, awaits=True)
+
+
+def _cut(staging: Staging, runs_left: int) -> Staging:
+    """Leave off everything after the last slot that may still be run."""
+    kept: list[PlannedSlot] = []
+    for each in staging.planned:
+        if each.state is State.PENDING:
+            if not runs_left:
+                break
+            runs_left -= 1
+        kept.append(each)
+    return Staging(kept, staging.ranges, staging.next_slot if runs_left else None, runs_left)
+
+
+def _plan_all(
+    plan: Plan, job_id: UUID, cursor: datetime, *, now: datetime, until: datetime, grace: timedelta
+) -> Staging:
     missed_until = now - grace
     planned: list[PlannedSlot] = []
     ranges: list[SkippedRange] = []

@@ -1,235 +1,261 @@
 """What a user writes for a schedule, read into a draft, or refused with every wrong field at once.
 
-"0 3 * * *"   "@hourly"   "every 15m"   "in 5m"   "at 2027-05-05T10:00:00Z"
-{"cron" | "every" (+ "anchor") | "at" | "in": …, "timezone": …, "window": …, "start": …, "end": …}
+"0 3 * * *"   "@hourly"   "every 15m"   "every 5m after finish"   "in 5m"   "at 2027-05-05T10:00:00Z"
+{"cron" | "rrule" | "every" | "at" | "in" | "any": …, …}
+
+`any` is a list of specs whose slots are united; `except` is a list of specs whose slots are taken away; `exclude`, `only`
+and `shift` speak of calendars; `start`, `end`, `max_runs`, `timezone` and `window` are for the whole.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TypeVar
+from datetime import UTC, datetime, tzinfo
 
-from cronwell import durations, errors
-from cronwell.model import cron, instants, zones
+from cronwell import errors
+from cronwell.model import filters, instants
 from cronwell.model import window as windows
-from cronwell.model.instants import HORIZON
-from cronwell.model.kinds import CronTimes, FixedRate, Kind, Once
-from cronwell.model.wallclock import compiled
+from cronwell.model.calendars import Calendar
+from cronwell.model.filters import Filter, Named
+from cronwell.model.kinds import FixedDelay, Instants, Kind
+from cronwell.model.specs import ACCEPTED, KINDS, PARTS, Given, Problems, SpecReader, shorthand
 from cronwell.model.window import Share, Window
 
-ACCEPTED = (
-    'cron text such as "0 3 * * *", "@hourly", "every 15m", "in 5m", "at 2027-05-05T10:00:00Z", '
-    "or an object with one of cron, every, at, in"
-)
-SHORTEST_EVERY = timedelta(seconds=1)
+MOST_SPECS = 50
+MOST_CALENDARS = 10
+MOST_RUNS = 1_000_000
 
-_KINDS = ("cron", "every", "at", "in")
-_KEYS = (*_KINDS, "anchor", "timezone", "window", "start", "end")
-_SHORTHAND = re.compile(r"\s*(@?every|in|at)(?![\w*/,#-])\s*(.*)", re.IGNORECASE | re.DOTALL)
-_FIELD = re.compile(r"\S+")
-
-T = TypeVar("T")
+_WHOLE = ("window", "start", "end", "max_runs", "except", "exclude", "only", "shift")
+_KEYS = (*KINDS, "any", *PARTS, *_WHOLE)
+_SPEC_KEYS = (*KINDS[:-1], *PARTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A schedule whose every part is well formed; whether it ever fires is not settled."""
 
-    kind: Kind
+    kinds: tuple[Kind, ...]
     timezone: str
     window: Window | None
     start: datetime | None
     end: datetime | None
+    excepts: tuple[Kind, ...]
+    filter: Filter | None
+    max_runs: int | None
     path: str
     """The field that says when it fires."""
 
 
-def read(raw: object, *, timezone: str | None, window: str | None, now: datetime) -> Draft:
+def read(
+    raw: object,
+    *,
+    timezone: str | None,
+    window: str | None,
+    now: datetime,
+    seed: str,
+    calendars: Mapping[str, Calendar],
+) -> Draft:
     """Read a user's schedule. Raises errors.Invalid with each field that is wrong."""
-    return _Reader(_fields(raw, timezone, window), now).read()
+    problems = Problems()
+    given = _fields(raw, problems)
+    for key, text in (("timezone", timezone), ("window", window)):
+        if text is None:
+            continue
+        own = given.get(key)
+        if own is not None and str(own.value).strip() != text.strip():
+            problems.add(
+                key, f"it differs from the schedule's own {key}, {str(own.value)[:64]!r}; give it once"
+            )
+        given.setdefault(key, Given(text, key))
+    if problems.found:
+        raise errors.Invalid(problems.found)
+    return _Reader(given, now, seed, calendars, problems).read()
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """One text and the field it was found in."""
-
-    text: str
-    path: str
+def calendar_names(raw: object) -> set[str]:
+    """The calendars that a schedule names, so that they can be looked up before it is read."""
+    if not isinstance(raw, Mapping):
+        return set()
+    listed = [_as_list(raw.get(key)) for key in ("exclude", "only")]
+    return {name for names in listed for name in names[:MOST_CALENDARS] if isinstance(name, str)}
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads the given fields, and goes on after a wrong one to find the others."""
-
-    given: Mapping[str, _Given]
+    given: Mapping[str, Given]
     now: datetime
-    problems: list[errors.FieldProblem] = field(default_factory=list)
+    seed: str
+    calendars: Mapping[str, Calendar]
+    problems: Problems = field(default_factory=Problems)
 
     def read(self) -> Draft:
-        name, zone = self._zone()
-        # Without a named zone a time must carry its offset: nobody means UTC by leaving it out.
-        local = zone if "timezone" in self.given else None
-        key = next(key for key in _KINDS if key in self.given)
-        kind = self._kind(key, zone, local)
-        window = self._try("window", windows.parse, windows.ACCEPTED)
-        start = self._try("start", lambda text: instants.parse(text, local), instants.ACCEPTED)
-        end = self._try("end", lambda text: instants.parse(text, local), instants.ACCEPTED)
+        whole = SpecReader(self.given, self.now, self.seed, self.problems)
+        zone = whole.zone(("UTC", UTC))
+        local = zone[1] if "timezone" in self.given else None
+        if "any" in self.given:
+            path = self.given["any"].path
+            for part in ("anchor", "after", "days", "dst"):
+                if part in self.given:
+                    self.problems.add(
+                        self.given[part].path, "it goes into the specs of `any`, beside their kind"
+                    )
+            kinds = self._specs("any", zone)
+        else:
+            path = next(self.given[key].path for key in KINDS if key in self.given)
+            kinds = whole.kinds(*zone, is_named=local is not None)
+        excepts = self._specs("except", zone)
+        window = self.problems.attempt(self.given.get("window"), windows.parse, windows.ACCEPTED)
+        start, end = self._bounds(local)
+        draft = Draft(
+            kinds=tuple(kinds),
+            timezone=zone[0],
+            window=window,
+            start=start,
+            end=end,
+            excepts=tuple(excepts),
+            filter=self._filter(),
+            max_runs=self._max_runs(),
+            path=path,
+        )
+        self._check(draft)
+        if self.problems.found or not kinds:
+            raise errors.Invalid(self.problems.found)
+        return draft
+
+    def _bounds(self, local: tzinfo | None) -> tuple[datetime | None, datetime | None]:
+        start, end = (
+            self.problems.attempt(
+                self.given.get(key), lambda text: instants.parse(text, local), instants.ACCEPTED
+            )
+            for key in ("start", "end")
+        )
         if start is not None and end is not None and end < start:
-            self._refuse("end", f"the end comes before the start, {instants.write(start)}")
-        if isinstance(kind, Once) and isinstance(window, Share):
-            self._refuse(
-                "window", "a one-off has no next slot to take a share of", 'a duration such as "10m"'
+            self.problems.add(
+                self.given["end"].path, f"the end comes before the start, {instants.write(start)}"
             )
-        if self.problems or kind is None:
-            raise errors.Invalid(self.problems)
-        return Draft(kind, name, window, start, end, self.given[key].path)
+        return start, end
 
-    def _zone(self) -> tuple[str, tzinfo]:
-        given = self.given.get("timezone")
-        if given is None:
-            return "UTC", UTC
-        try:
-            return given.text, zones.find(given.text, field=given.path)
-        except errors.Invalid as error:
-            self.problems.extend(error.problems)
-            return "UTC", UTC
-
-    def _kind(self, key: str, zone: tzinfo, local: tzinfo | None) -> Kind | None:
-        if "anchor" in self.given and key != "every":
-            self._refuse("anchor", f"an anchor goes with `every`, not with `{key}`")
-        if key == "cron":
-            return self._cron(zone)
-        if key == "every":
-            return self._every(local)
-        return self._at(local) if key == "at" else self._in()
-
-    def _cron(self, zone: tzinfo) -> CronTimes | None:
-        given = self.given["cron"]
-        try:
-            expression = cron.parse(given.text)
-        except errors.Invalid as error:
-            self.problems.extend(error.under(given.path).problems)
-            return None
-        if not compiled(expression).can_match:
-            days = [match.start() + 1 for match in _FIELD.finditer(given.text)][-3]
-            self._refuse(
-                "cron", "it never fires: no date has these days in these months", "days that exist", days
-            )
-        return CronTimes(expression, zone)
-
-    def _every(self, local: tzinfo | None) -> FixedRate | None:
-        every = self._try("every", durations.parse, durations.ACCEPTED)
-        # By default the first slot comes one full period from now, as people expect of "every 15m"; it also keeps
-        # jobs made at different times apart, where a common grid would make a herd of them.
-        anchor: datetime | None = self.now.astimezone(UTC).replace(microsecond=0)
-        if "anchor" in self.given:
-            anchor = self._try("anchor", lambda text: instants.parse(text, local), instants.ACCEPTED)
-        if every is not None and every < SHORTEST_EVERY:
-            self._refuse("every", f"{durations.write(every)} is too often", "at least 1s")
-            return None
-        return FixedRate(every, anchor) if every is not None and anchor is not None else None
-
-    def _at(self, local: tzinfo | None) -> Once | None:
-        at = self._try("at", lambda text: instants.parse(text, local), instants.ACCEPTED)
-        if at is not None and at <= self.now:
-            self._refuse("at", f"{instants.write(at)} is past; it is now {instants.write(self.now)}")
-        return Once(at) if at is not None else None
-
-    def _in(self) -> Once | None:
-        length = self._try("in", durations.parse, durations.ACCEPTED)
-        if length is None:
-            return None
-        at = self.now.astimezone(UTC) + length
-        if not length:
-            self._refuse(
-                "in", "no time at all is not in the future", "a duration above 0; or trigger the job"
-            )
-        elif at >= HORIZON:
-            self._refuse("in", f"{instants.write(at)} is too far away", f"a time before {HORIZON.year}")
-        return Once(at)
-
-    def _try(self, key: str, parse: Callable[[str], T], accepted: str) -> T | None:
+    def _specs(self, key: str, zone: tuple[str, tzinfo]) -> list[Kind]:
         given = self.given.get(key)
         if given is None:
-            return None
-        try:
-            return parse(given.text)
-        except ValueError as error:
-            self._refuse(key, str(error).removesuffix(f"; write {accepted}"), accepted)
-            return None
+            return []
+        listed = _as_list(given.value)
+        if not 1 <= len(listed) <= MOST_SPECS:
+            self.problems.add(given.path, f"{len(listed)} specs are given", f"1 to {MOST_SPECS} specs")
+            return []
+        found: list[Kind] = []
+        for place, spec in enumerate(listed):
+            path = f"{given.path}.{place}" if isinstance(given.value, list) else given.path
+            fields = _spec_fields(spec, path, _SPEC_KEYS, KINDS[:-1], self.problems)
+            if fields:
+                # An exception may well lie in the past: it takes nothing away then, and need not be edited out.
+                now = self.now if key == "any" else instants.EARLIEST
+                reader = SpecReader(fields, now, self.seed, self.problems)
+                found += reader.kinds(*reader.zone(zone), is_named="timezone" in self.given)
+        return found
 
-    def _refuse(self, key: str, message: str, accepted: str | None = None, column: int | None = None) -> None:
-        self.problems.append(errors.FieldProblem(self.given[key].path, message, accepted, column))
-
-
-def _fields(raw: object, timezone: str | None, window: str | None) -> dict[str, _Given]:
-    """Gather the given texts by name, from a shorthand or an object and from beside it."""
-    if isinstance(raw, str):
-        found = _shorthand(raw)
-    elif isinstance(raw, Mapping):
-        found = _members(raw)
-    else:
-        raise errors.Invalid.field("schedule", "it is neither text nor an object", accepted=ACCEPTED)
-    for key, text in (("timezone", timezone), ("window", window)):
-        if text is None:
-            continue
-        if key in found and found[key].text.strip() != text.strip():
-            raise errors.Invalid.field(
-                key, f"it differs from the schedule's own {key}, {found[key].text[:64]!r}; give it once"
+    def _filter(self) -> Filter | None:
+        exclude, only = self._calendars("exclude"), self._calendars("only")
+        shift = self.problems.choose(self.given.get("shift"), filters.SHIFTS)
+        if shift is not None and not (exclude or only):
+            self.problems.add(
+                self.given["shift"].path,
+                "it needs calendars that say which days are closed",
+                "an `exclude` beside it",
             )
-        found.setdefault(key, _Given(text, key))
-    return found
+        if shift is not None and not all(each.calendar.has_only_days for each in (*exclude, *only)):
+            self.problems.add(self.given["shift"].path, "it needs calendars that consist of whole days")
+        return Filter(exclude, only, shift) if exclude or only else None
+
+    def _calendars(self, key: str) -> tuple[Named, ...]:
+        given = self.given.get(key)
+        if given is None:
+            return ()
+        listed = _as_list(given.value)
+        if not 1 <= len(listed) <= MOST_CALENDARS:
+            self.problems.add(
+                given.path, f"{len(listed)} calendars are named", f"1 to {MOST_CALENDARS} names"
+            )
+            return ()
+        found: list[Named] = []
+        for place, name in enumerate(listed):
+            path = f"{given.path}.{place}" if isinstance(given.value, list) else given.path
+            if not isinstance(name, str):
+                self.problems.add(path, "it is not text", "a calendar's name")
+            elif name not in self.calendars:
+                near = difflib.get_close_matches(name[:100], self.calendars, 1, 0.5)
+                advice = f"; did you mean {near[0]}?" if near else ""
+                self.problems.add(
+                    path, f"there is no calendar {name[:100]!r}{advice}", "the name of a calendar"
+                )
+            else:
+                found.append(Named(name, self.calendars[name]))
+        return tuple(found)
+
+    def _max_runs(self) -> int | None:
+        given = self.given.get("max_runs")
+        if given is None:
+            return None
+        value = given.value
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RUNS:
+            self.problems.add(
+                given.path, "it is not such a number", f"a whole number from 1 to {MOST_RUNS:,}"
+            )
+            return None
+        return value
+
+    def _check(self, draft: Draft) -> None:
+        if isinstance(draft.window, Share) and all(isinstance(kind, Instants) for kind in draft.kinds):
+            self.problems.add(
+                self.given["window"].path,
+                "instants have no rhythm to take a share of",
+                'a duration such as "10m"',
+            )
+        if any(isinstance(kind, FixedDelay) for kind in draft.kinds):
+            for key in ("any", "except", "exclude", "only", "shift", "window"):
+                if key in self.given:
+                    self.problems.add(
+                        self.given[key].path,
+                        "it cannot be combined with `after finish`, whose slots are not known ahead",
+                    )
 
 
-def _shorthand(raw: str) -> dict[str, _Given]:
-    match = _SHORTHAND.fullmatch(raw) if len(raw) <= cron.LONGEST_TEXT else None
-    key, text = (match[1].lower().removeprefix("@"), match[2]) if match else ("cron", raw)
-    return {key: _Given(text, "schedule")}
+def _fields(raw: object, problems: Problems) -> dict[str, Given]:
+    """Gather the given values by name, from a shorthand or an object."""
+    if not isinstance(raw, (str, Mapping)):
+        raise errors.Invalid.field("schedule", "it is neither text nor an object", accepted=ACCEPTED)
+    return _spec_fields(raw, "schedule", _KEYS, (*KINDS, "any"), problems)
 
 
-def _members(raw: Mapping[object, object]) -> dict[str, _Given]:
-    problems: list[errors.FieldProblem] = []
-    found: dict[str, _Given] = {}
+def _spec_fields(
+    raw: object, path: str, known: tuple[str, ...], kinds: tuple[str, ...], problems: Problems
+) -> dict[str, Given]:
+    if isinstance(raw, str):
+        found = shorthand(raw, path)
+        if next(iter(found)) not in kinds:
+            problems.add(path, "`in` does not go here; write the time with `at`")
+            return {}
+        return found
+    if not isinstance(raw, Mapping):
+        problems.add(path, "it is neither text nor an object", ACCEPTED)
+        return {}
+    before = len(problems.found)
+    found = {}
     for key, value in raw.items():
-        if len(problems) > len(_KEYS):
+        if len(problems.found) - before > len(known):
             break  # it is no schedule at all; to explain each of a thousand names helps nobody
-        if key not in _KEYS:
-            problems.append(_unknown(str(key)))
-        elif isinstance(value, str):
-            found[str(key)] = _Given(value, f"schedule.{key}")
+        if key not in known:
+            problems.refuse_unknown(path, str(key), known)
         elif value is not None:
-            problems.append(errors.FieldProblem(f"schedule.{key}", "it is not text", _EXAMPLES[str(key)]))
-    kinds = [key for key in _KINDS if key in found]
-    if len(kinds) != 1 and not problems:
-        given = "none is given" if not kinds else f"{' and '.join(kinds)} are given"
-        problems.append(
-            errors.FieldProblem("schedule", f"{given}; one is needed", f"one of {', '.join(_KINDS)}")
-        )
-    if problems:
-        raise errors.Invalid(problems)
-    return found
+            found[str(key)] = Given(value, f"{path}.{key}")
+    chosen = [key for key in kinds if key in found]
+    if len(chosen) != 1 and len(problems.found) == before:
+        given = "none is given" if not chosen else f"{' and '.join(chosen)} are given"
+        problems.add(path, f"{given}; one is needed", f"one of {', '.join(kinds)}")
+    return found if len(problems.found) == before else {}
 
 
-_EXAMPLES = {
-    "cron": 'text such as "0 3 * * *"',
-    "every": durations.ACCEPTED,
-    "in": durations.ACCEPTED,
-    "at": instants.ACCEPTED,
-    "anchor": instants.ACCEPTED,
-    "start": instants.ACCEPTED,
-    "end": instants.ACCEPTED,
-    "timezone": zones.ACCEPTED,
-    "window": windows.ACCEPTED,
-}
-
-
-def _unknown(key: str) -> errors.FieldProblem:
-    near = difflib.get_close_matches(key.lower()[:32], _KEYS, 1, 0.5)
-    advice = f"; did you mean {near[0]}?" if near else ""
-    return errors.FieldProblem(
-        f"schedule.{key[:64]}", f"there is no such field{advice}", f"the fields {', '.join(_KEYS)}"
-    )
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [] if value is None else [value]

@@ -9,34 +9,45 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import Any
 from uuid import UUID
 
 from cronwell import errors
-from cronwell.model import cron, instants, reading, zones
+from cronwell.model import instants, kinds, reading, stored, zones
 from cronwell.model import window as windows
+from cronwell.model.calendars import Calendar
+from cronwell.model.filters import Filter
 from cronwell.model.instants import EARLIEST, HORIZON
-from cronwell.model.kinds import CronTimes, FixedRate, Kind, Once
+from cronwell.model.kinds import FixedDelay, Instants, Kind
 from cronwell.model.window import Window
 
+MOST_LEFT_OUT = 2000
+"""So many times in a row may be left out; a schedule that leaves out more has no further slot."""
+DENSEST_SHIFTED = 48
+"""Slots a day of a schedule that is shifted to open days, at most."""
+
 _MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a job fires: the slots of its kind that lie in [start, end]."""
+    """When a job fires: the instants of its kinds in [start, end], without those of `excepts` and those that its
+    calendars leave out or move. At most `max_runs` of them are run; that is counted where they are staged."""
 
-    kind: Kind
+    kinds: tuple[Kind, ...]
     timezone: str = "UTC"
     window: Window | None = None
     start: datetime | None = None
     end: datetime | None = None
+    excepts: tuple[Kind, ...] = ()
+    filter: Filter | None = None
+    max_runs: int | None = None
     _text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_text", _write(self))
+        object.__setattr__(self, "_text", stored.write(self))
 
     def canonical(self) -> str:
         """Return the compact, stable JSON text that is stored with each job; `load` reads it back."""
@@ -48,40 +59,142 @@ class Schedule:
             raise ValueError("a time without a zone is not a moment")
         if t >= HORIZON:
             return None
-        slot = self.kind.next_after(max(t, (self.start or EARLIEST) - _MICROSECOND))
+        t = max(t, (self.start or EARLIEST) - _MICROSECOND)
+        if not self.excepts and self.filter is None:
+            slot = self._next_of_kinds(t)
+        elif self.filter is not None and self.filter.shift is not None:
+            slot = self._next_moved(t, self.filter)
+        else:
+            slot = self._next_kept(t)
         return None if slot is None or (self.end is not None and slot > self.end) else slot
 
     @property
+    def zone(self) -> tzinfo:
+        return zones.find(self.timezone)
+
+    @property
     def is_one_off(self) -> bool:
-        """Whether it has a single slot: `at`, or `in` once resolved."""
-        return isinstance(self.kind, Once)
+        """Whether it has a single slot: one `at`, or `in` once resolved."""
+        [*rest, kind] = self.kinds
+        return not rest and isinstance(kind, Instants) and len(kind.at) == 1
+
+    @property
+    def delay(self) -> timedelta | None:
+        """For `every … after finish`: how long after the end of an execution the next slot comes."""
+        return self.kinds[0].every if isinstance(self.kinds[0], FixedDelay) else None
+
+    def refusal(self, moment: datetime) -> tuple[str, str] | None:
+        """Where a moment is one of the kinds' but not a slot: the reason, as a word and as a sentence."""
+        if not any(kinds.has(kind, moment) for kind in self.kinds):
+            return None
+        if any(kinds.has(kind, moment) for kind in self.excepts):
+            return "except", "the schedule excepts it"
+        why = None if self.filter is None else self.filter.refusal(moment.astimezone(self.zone))
+        return None if why is None else ("calendar", why)
+
+    def _next_of_kinds(self, t: datetime) -> datetime | None:
+        if len(self.kinds) == 1:
+            return self.kinds[0].next_after(t)
+        return min((slot for kind in self.kinds if (slot := kind.next_after(t)) is not None), default=None)
+
+    def _next_kept(self, t: datetime) -> datetime | None:
+        for _ in range(MOST_LEFT_OUT):
+            slot = self._next_of_kinds(t)
+            if slot is None or (self.end is not None and slot > self.end):
+                return None
+            resumes = self._left_out_until(slot)
+            if resumes is None:
+                return slot
+            t = max(slot, resumes)
+        return None
+
+    def _left_out_until(self, slot: datetime) -> datetime | None:
+        """None for a slot that is kept; else a time up to which everything is left out."""
+        for kind in self.excepts:
+            if kinds.has(kind, slot):
+                return kinds.leaves_off(kind, slot)
+        if self.filter is None or self.filter.shift is not None:
+            return None
+        wall = slot.astimezone(self.zone)
+        if self.filter.refusal(wall) is None:
+            return None
+        change = self.filter.next_change(wall)
+        if change is None:
+            return HORIZON
+        at = zones.jump(change).at if zones.is_missing(change) else change.replace(fold=0).astimezone(UTC)
+        return at - _MICROSECOND
+
+    def _next_moved(self, t: datetime, filter_: Filter) -> datetime | None:
+        """The first slot after `t` once each has been moved to an open day: times of several days may meet on one."""
+        found: datetime | None = None
+        source = filter_.earliest_source(t, self.zone) - _MICROSECOND
+        for _ in range(MOST_LEFT_OUT):
+            slot = self._next_kept(source)
+            if slot is None:
+                break
+            source = slot
+            moved = filter_.moved(slot, self.zone)
+            if found is not None and slot > found and (moved == slot or filter_.shift == "next"):
+                break  # nothing that comes later is moved to before this
+            if moved is not None and moved > t and (found is None or moved < found):
+                found = moved
+        return found
 
 
 def parse(
-    raw: str | Mapping[str, object], *, timezone: str | None, window: str | None, now: datetime
+    raw: str | Mapping[str, object],
+    *,
+    timezone: str | None,
+    window: str | None,
+    now: datetime,
+    seed: str = "",
+    calendars: Mapping[str, Calendar] | None = None,
 ) -> Schedule:
     """Read what a user wrote. Raises errors.Invalid; so does a schedule with no slot after `now`.
 
-    `timezone` and `window` fill in what `raw` leaves out. `in`, and `every` without an anchor, are resolved against
-    `now`: to keep their slots, store the canonical text and do not parse the same words again later.
+    `timezone` and `window` fill in what `raw` leaves out; `seed` is what an `H` is a hash of; `calendars` are those
+    that may be named. `in`, and `every` without an anchor, are resolved against `now`: to keep their slots, store the
+    canonical text and do not parse the same words again later.
     """
-    draft = reading.read(raw, timezone=timezone, window=window, now=now)
-    schedule = Schedule(draft.kind, draft.timezone, draft.window, draft.start, draft.end)
-    if schedule.next_after(now) is None:
+    draft = reading.read(raw, timezone=timezone, window=window, now=now, seed=seed, calendars=calendars or {})
+    schedule = Schedule(
+        kinds=draft.kinds,
+        timezone=draft.timezone,
+        window=draft.window,
+        start=draft.start,
+        end=draft.end,
+        excepts=draft.excepts,
+        filter=draft.filter,
+        max_runs=draft.max_runs,
+    )
+    first = schedule.next_after(now)
+    if first is None:
         limit = schedule.end or HORIZON
         since = max(now, schedule.start or now)
         raise errors.Invalid.field(
             draft.path,
             f"it never fires: it has no slot after {instants.write(since)} and up to {instants.write(limit)}",
         )
+    if schedule.filter is not None and schedule.filter.shift is not None:
+        _check_density(schedule, first)
     return schedule
+
+
+def _check_density(schedule: Schedule, first: datetime) -> None:
+    plain = Schedule(schedule.kinds, schedule.timezone)
+    if len(slots(plain, first - _DAY, first, DENSEST_SHIFTED + 1)) > DENSEST_SHIFTED:
+        raise errors.Invalid.field(
+            "schedule.shift",
+            f"it has more than {DENSEST_SHIFTED} slots a day, too many to be moved to another day",
+            accepted="a schedule with fewer slots; or no shift, so that slots on closed days are left out",
+        )
 
 
 @lru_cache(maxsize=16_384)
 def load(text: str) -> Schedule:
     """Read a canonical text back. Raises errors.Invalid when it is none, or names a zone that is gone."""
     try:
-        return _read(json.loads(text))
+        return Schedule(**stored.read(json.loads(text)))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise errors.Invalid.field(
             "schedule", f"{text[:200]!r} is not a stored schedule: {error!r}"
@@ -105,6 +218,22 @@ def slots(schedule: Schedule, after: datetime, until: datetime | None, limit: in
     return found
 
 
+def previous(schedule: Schedule, t: datetime) -> datetime | None:
+    """Return the last slot strictly before `t`; None when there is none since 1970."""
+    span = timedelta(minutes=1)
+    while True:
+        begin = max(t - span, EARLIEST) - _MICROSECOND
+        slot = schedule.next_after(begin)
+        if slot is not None and slot < t:
+            break
+        if begin < EARLIEST:
+            return None
+        span *= 4
+    while (later := schedule.next_after(slot)) is not None and later < t:
+        slot = later
+    return slot
+
+
 def effective_at(schedule: Schedule, job_id: UUID, slot: datetime) -> datetime:
     """Return when this job starts for `slot`: at its own stable place in the window, before the next slot."""
     if schedule.window is None:
@@ -117,42 +246,12 @@ def _span(text: str, slot: datetime) -> timedelta:
     """Return the part of the window that is usable after `slot`, the same for all jobs that share the text."""
     schedule = load(text)
     assert schedule.window is not None, "asked only where there is a window"
-    # The kind's own next slot: the window of the last slot before `end` is as long as that of any other.
-    following = schedule.kind.next_after(slot)
+    # Regardless of `end`: the window of the last slot before it is as long as that of any other.
+    endless = schedule if schedule.end is None else _endless(text)
+    following = endless.next_after(slot)
     return windows.span(schedule.window, None if following is None else following - slot)
 
 
-def _write(schedule: Schedule) -> str:
-    kind = schedule.kind
-    members: dict[str, str | int]
-    if isinstance(kind, CronTimes):
-        members = {"cron": kind.expression.text}
-    elif isinstance(kind, FixedRate):
-        members = {"every": kind.every // _MICROSECOND, "anchor": instants.write(kind.anchor)}
-    else:
-        members = {"at": instants.write(kind.at)}
-    members["timezone"] = schedule.timezone
-    if schedule.window is not None:
-        members["window"] = windows.write(schedule.window)
-    if schedule.start is not None:
-        members["start"] = instants.write(schedule.start)
-    if schedule.end is not None:
-        members["end"] = instants.write(schedule.end)
-    return json.dumps(members, separators=(",", ":"), sort_keys=True)
-
-
-def _read(members: dict[str, Any]) -> Schedule:
-    kind: Kind
-    if "cron" in members:
-        kind = CronTimes(cron.parse(members["cron"]), zones.find(members["timezone"]))
-    elif "every" in members:
-        kind = FixedRate(members["every"] * _MICROSECOND, instants.parse(members["anchor"]))
-    else:
-        kind = Once(instants.parse(members["at"]))
-    return Schedule(
-        kind,
-        members["timezone"],
-        windows.parse(members["window"]) if "window" in members else None,
-        instants.parse(members["start"]) if "start" in members else None,
-        instants.parse(members["end"]) if "end" in members else None,
-    )
+@lru_cache(maxsize=4096)
+def _endless(text: str) -> Schedule:
+    return Schedule(**stored.read(json.loads(text)) | {"end": None})

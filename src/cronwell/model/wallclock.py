@@ -14,15 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 
-from cronwell.model.cron import LAST, Expression, Field, MonthEnd, NthWeekday, Span
+from cronwell.model.cron import Expression
+from cronwell.model.cronfields import FIRST_YEAR, LAST, Field, MonthEnd, NearestWeekday, NthWeekday, Span
 from cronwell.model.instants import HORIZON
 
 # The months that may have so many days, as masks.
 _MONTHS_WITH = {28: 1 << 2, 29: 1 << 2, 30: 0b1010_0101_0000, 31: 0b1_0101_1010_1010}
 _EVERY_SEVENTH = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
+# A clock west of Greenwich shows 1969 at the earliest time that there is.
+_YEAR_BASE = FIRST_YEAR - 1
+_ALL_60 = (1 << 60) - 1
 _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -34,11 +38,13 @@ class WallClock:
     minutes: int
     hours: int
     months: int
+    years: int
+    """Bit n stands for the year n after `_YEAR_BASE`; -1, which has every bit, for any year."""
     days: tuple[tuple[int, ...], ...]
     """The matching days by the weekday (0 is Monday) that the month starts on, and by its length less 28."""
 
     can_match: bool
-    """Whether any date at all matches."""
+    """Whether any date at all matches, in whatever year."""
 
     def next_after(self, wall: datetime) -> datetime | None:
         """Return the first match later on the clock's face than `wall`, in the same zone; it may not exist there.
@@ -57,8 +63,9 @@ class WallClock:
         while not days:
             month += 1
             if month > 12:
-                year, month = year + 1, 1
-                if year >= HORIZON.year:
+                later = self.years >> (year + 1 - _YEAR_BASE)
+                year, month = year + 1 + _lowest(later), 1
+                if not later or year >= HORIZON.year:
                     return None
             days = self._days_of(year, month)
         return datetime(
@@ -71,8 +78,21 @@ class WallClock:
             tzinfo=wall.tzinfo,
         )
 
+    def run_ends(self, wall: datetime) -> datetime:
+        """Given a match, return a later time up to which every second matches too: where it ends, or the day does."""
+        day = wall.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+        if self.seconds != _ALL_60:
+            missing = ~self.seconds >> wall.second
+            return wall + timedelta(seconds=min(_lowest(missing), 60 - wall.second))
+        if self.minutes != _ALL_60:
+            minutes = (
+                wall.hour * 60 + wall.minute + min(_lowest(~self.minutes >> wall.minute), 60 - wall.minute)
+            )
+            return day + timedelta(minutes=minutes)
+        return day + timedelta(hours=wall.hour + min(_lowest(~self.hours >> wall.hour), 24 - wall.hour))
+
     def _days_of(self, year: int, month: int) -> int:
-        if not self.months >> month & 1:
+        if not (self.months >> month & 1 and self.years >> (year - _YEAR_BASE) & 1):
             return 0
         length = _LENGTHS[month]
         if month == 2 and year % 4 == 0 and (year % 100 or year % 400 == 0):
@@ -102,6 +122,7 @@ def compiled(expression: Expression) -> WallClock:
         minutes=_mask(expression.minutes.values),
         hours=_mask(expression.hours.values),
         months=months,
+        years=-1 if expression.years.is_any else _mask(y - _YEAR_BASE for y in expression.years.values),
         days=days,
         can_match=any(
             mask and months & having
@@ -125,7 +146,11 @@ def _date_mask(days: Field, first: int, length: int) -> int:
         if isinstance(term, Span):
             mask |= _mask(term.values)
         elif isinstance(term, MonthEnd):
-            mask |= 1 << (_last_weekday(first, length) if term.on_weekday else length)
+            day = length - term.before
+            if day >= 1:
+                mask |= 1 << (_nearest_weekday(day, first, length) if term.on_weekday else day)
+        elif isinstance(term, NearestWeekday) and term.day <= length:
+            mask |= 1 << _nearest_weekday(term.day, first, length)
     return mask
 
 
@@ -150,9 +175,14 @@ def _first_such(weekday: int, first: int) -> int:
     return (weekday - 1 - first) % 7 + 1
 
 
-def _last_weekday(first: int, length: int) -> int:
-    weekday = (first + length - 1) % 7
-    return length - max(0, weekday - 4)
+def _nearest_weekday(day: int, first: int, length: int) -> int:
+    """Return the day from Monday to Friday nearest to `day`, without leaving the month."""
+    weekday = (first + day - 1) % 7
+    if weekday == 5:
+        return day - 1 if day > 1 else day + 2
+    if weekday == 6:
+        return day + 1 if day < length else day - 2
+    return day
 
 
 def _mask(values: Iterable[int]) -> int:

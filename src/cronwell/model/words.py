@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cronwell.model.cron import LAST, Expression, Field, MonthEnd, NthWeekday, Span, Term
+from cronwell.model.cron import Expression
+from cronwell.model.cronfields import LAST, Field, MonthEnd, NearestWeekday, NthWeekday, Span, Term
 
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
@@ -33,6 +34,8 @@ def in_words(expression: Expression) -> str:
     if not date and names_times:
         date = "every day"
     text = f"{time} {date}".strip()
+    if not expression.years.is_any:
+        text += f" in {join([_range(term, str) for term in expression.years.terms])}"
     return text[0].upper() + text[1:]
 
 
@@ -142,8 +145,10 @@ def _weekday(term: Term) -> str:
 
 
 def _range(term: Term, name: Callable[[int], str]) -> str:
+    if isinstance(term, NearestWeekday):
+        return f"day from Monday to Friday nearest to the {ordinal(term.day)}"
     if isinstance(term, MonthEnd):
-        return "last day from Monday to Friday" if term.on_weekday else "last day"
+        return _month_end(term)
     assert isinstance(term, Span), "a counted weekday is told by its own words"
     values = term.values
     if len(values) == 1:
@@ -153,6 +158,13 @@ def _range(term: Term, name: Callable[[int], str]) -> str:
     if len(values) <= _MOST_TIMES:
         return join([name(value) for value in values])
     return f"every {ordinal(term.step)} from {name(term.first)} through {name(values[-1])}"
+
+
+def _month_end(term: MonthEnd) -> str:
+    if not term.before:
+        return "last day from Monday to Friday" if term.on_weekday else "last day"
+    place = f"day {term.before} {'day' if term.before == 1 else 'days'} before the last"
+    return f"day from Monday to Friday nearest to the {place}" if term.on_weekday else place
 
 
 def _clock(hour: int, minute: int, second: int | None) -> str:

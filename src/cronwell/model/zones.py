@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from zoneinfo import ZoneInfo
 
 from cronwell import errors
@@ -54,6 +54,13 @@ def names() -> frozenset[str]:
     """Every name that is accepted, to the letter."""
     listed = resources.files("tzdata").joinpath("zones").read_text(encoding="ascii")
     return frozenset(listed.split()) - _NOT_ZONES
+
+
+@cache
+def version() -> str:
+    """The release of the zones' rules that this process goes by, e.g. `2026b`."""
+    release: str = import_module("tzdata").IANA_VERSION
+    return release
 
 
 def find(name: str, *, field: str = "timezone") -> tzinfo:

@@ -28,6 +28,8 @@ class NewJob:
     spec: str
     plan: str | None
     next_slot: datetime | None
+    runs_left: int | None = None
+    awaits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class Job:
     plan: str | None
     staged_at: datetime | None
     """When the next staged slot becomes ready."""
+    runs_left: int | None = None
+    """How many more slots may be run, where the schedule has `max_runs`."""
+    defined_at: datetime | None = None
+    """Since when the definition holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ class Cursor:
     revision: int
     next_slot: datetime
     plan: str
+    runs_left: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,9 @@ class Move:
     pool: str
     priority: int
     running_limit: int | None
+    runs_left: int | None = None
+    awaits: bool = False
+    """The execution of `next_slot` is staged, and the job goes on when it has ended."""
 
 
 @dataclass(slots=True)  # not frozen: see the top of this file

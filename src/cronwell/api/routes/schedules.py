@@ -33,5 +33,6 @@ async def preview_schedule(services: Given, raw: Body) -> Response:
         window=asked.window,
         after=parameters.read_time("after", asked.after),
         count=asked.count,
+        job=asked.job,
     )
     return json_answer(shown)

@@ -1,13 +1,18 @@
-"""Finish the jobs that have no further slot, and resume the jobs whose pause is over."""
+"""Finish the jobs that have no further slot, resume the jobs whose pause is over, and give the next slot to the jobs that
+have waited for an execution's end."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import dataclasses
+from datetime import datetime, timedelta
 
 from cronwell import errors, telemetry
+from cronwell.config import SchedulerSettings
 from cronwell.control.jobs import Jobs
+from cronwell.control.scheduling import move_from, standstill
+from cronwell.model.planning import load_plan
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Store
+from cronwell.store.port import Cursor, Move, Store
 
 BATCH = 1000
 
@@ -53,3 +58,37 @@ class Resuming:
                 # Someone resumed or deleted it in this moment.
                 continue
         return len(due)
+
+
+class Following:
+    """Implements `Chore`: `every … after finish` comes due so long after the end of the execution before."""
+
+    name = "following"
+    every = timedelta(milliseconds=250)
+
+    def __init__(self, store: Store, clock: Clock, settings: SchedulerSettings) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+
+    async def run_once(self) -> int:
+        total = 0
+        while True:
+            now = self._clock.now()
+            async with self._store.transaction() as transaction:
+                ended = await transaction.lock_awaiting(now, BATCH)
+                moves = [self._follow(cursor, finished_at or now, now) for cursor, finished_at in ended]
+                if moves:
+                    await transaction.stage(moves, now)
+            total += len(ended)
+            if len(ended) < BATCH:
+                return total
+
+    def _follow(self, cursor: Cursor, finished_at: datetime, now: datetime) -> Move:
+        plan = load_plan(cursor.plan)
+        assert plan.schedule.delay is not None, "only such a schedule awaits an end"
+        following = finished_at + plan.schedule.delay
+        if plan.schedule.end is not None and following > plan.schedule.end:
+            return standstill(cursor, plan)
+        move = move_from(dataclasses.replace(cursor, next_slot=following), now=now, settings=self._settings)
+        return dataclasses.replace(move, cursor=cursor)

@@ -1,9 +1,9 @@
 -- name: insert_jobs
 -- Add jobs; one whose name is taken is left out of the answer.
 insert into jobs (
-    tenant_id, id, name, state, revision, pool, target_kind, tags, spec, created_at, updated_at
+    tenant_id, id, name, state, revision, pool, target_kind, tags, spec, created_at, updated_at, defined_at
 )
-select tenant_id, id, name, 'active', 1, pool, target_kind, tags::jsonb, spec::json, $8, $8
+select tenant_id, id, name, 'active', 1, pool, target_kind, tags::jsonb, spec::json, $8, $8, $8
 from unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
     as made (tenant_id, id, name, pool, target_kind, tags, spec)
 on conflict (tenant_id, name) where state <> 'deleted' do nothing
@@ -11,14 +11,15 @@ returning id
 
 -- name: insert_cursors
 -- Start the cursors of jobs that have a schedule.
-insert into cursors (tenant_id, job_id, shard, revision, next_slot, plan)
-select tenant_id, job_id, shard, revision, next_slot, plan
-from unnest($1::integer[], $2::uuid[], $3::smallint[], $4::integer[], $5::timestamptz[], $6::text[])
-    as made (tenant_id, job_id, shard, revision, next_slot, plan)
+insert into cursors (tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, tzdata)
+select tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, $9
+from unnest(
+    $1::integer[], $2::uuid[], $3::smallint[], $4::integer[], $5::timestamptz[], $6::text[], $7::integer[], $8::boolean[]
+) as made (tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits)
 
 -- name: get_job
 -- One job by id, with its cursor and the next instant that is staged already.
-select j.*, c.next_slot, c.plan, staged.ready_at as staged_at
+select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at
 from jobs as j
 left join cursors as c
     on c.tenant_id = j.tenant_id
@@ -47,13 +48,13 @@ where tenant_id = $1
 -- name: lock_job
 -- One job by id, locked until the transaction ends; its cursor first, in the order that staging locks.
 with cursor as (
-    select tenant_id, job_id, next_slot, plan
+    select tenant_id, job_id, case when not awaits then next_slot end as next_slot, plan, runs_left
     from cursors
     where tenant_id = $1
         and job_id = $2
     for update
 )
-select j.*, cursor.next_slot, cursor.plan, null::timestamptz as staged_at
+select j.*, cursor.next_slot, cursor.plan, cursor.runs_left, null::timestamptz as staged_at
 from jobs as j
 left join cursor on true
 where j.tenant_id = $1
@@ -62,7 +63,7 @@ for update of j
 
 -- name: list_jobs
 -- Jobs by name, from behind the place where the last page ended. The page is cut before anything is looked up for it.
-select j.*, c.next_slot, c.plan, staged.ready_at as staged_at
+select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at
 from (
     select *
     from jobs as listed
@@ -94,7 +95,8 @@ order by j.name
 
 -- name: list_deleted_jobs
 -- Deleted jobs by name and id, from behind the place where the last page ended.
-select j.*, null::timestamptz as next_slot, null::text as plan, null::timestamptz as staged_at
+select j.*, null::timestamptz as next_slot, null::text as plan, null::integer as runs_left,
+    null::timestamptz as staged_at
 from jobs as j
 where j.tenant_id = $1
     and j.state = 'deleted'
@@ -109,7 +111,7 @@ limit $9
 -- name: keep_revision
 -- Keep what a job was, before it changes.
 insert into job_revisions (tenant_id, job_id, revision, spec, plan, valid_from, valid_to)
-select j.tenant_id, j.id, j.revision, j.spec, coalesce(c.plan, ''), j.updated_at, $3
+select j.tenant_id, j.id, j.revision, j.spec, coalesce(c.plan, ''), coalesce(j.defined_at, j.updated_at), $3
 from jobs as j
 left join cursors as c
     on c.tenant_id = j.tenant_id
@@ -128,7 +130,8 @@ set name = $3,
     target_kind = $6,
     tags = $7::jsonb,
     spec = $8::json,
-    updated_at = $9
+    updated_at = $9,
+    defined_at = $9
 where tenant_id = $1
     and id = $2
 returning revision
@@ -147,13 +150,16 @@ where tenant_id = $1
 
 -- name: put_cursor
 -- Set where a job stands.
-insert into cursors (tenant_id, job_id, shard, is_held, revision, next_slot, plan)
-values ($1, $2, $3, $4, $5, $6, $7)
+insert into cursors (tenant_id, job_id, shard, is_held, revision, next_slot, plan, runs_left, awaits, tzdata)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 on conflict (tenant_id, job_id) do update
 set is_held = excluded.is_held,
     revision = excluded.revision,
     next_slot = excluded.next_slot,
-    plan = excluded.plan
+    plan = excluded.plan,
+    runs_left = excluded.runs_left,
+    awaits = excluded.awaits,
+    tzdata = excluded.tzdata
 
 -- name: drop_cursor
 -- A job without a schedule has no cursor.

@@ -41,11 +41,13 @@ def job_of(row: Row) -> Job:
         next_slot=row["next_slot"],
         plan=row["plan"],
         staged_at=row["staged_at"],
+        runs_left=row["runs_left"],
+        defined_at=row["defined_at"] or row["updated_at"],
     )
 
 
 def cursor_of(row: Row) -> Cursor:
-    return Cursor(row["tenant_id"], row["job_id"], row["revision"], row["next_slot"], row["plan"])
+    return Cursor(*row)
 
 
 def claimed_of(row: Row) -> Claimed:

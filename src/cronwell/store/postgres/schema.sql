@@ -40,6 +40,7 @@ create table jobs (
     created_at timestamptz not null,
     updated_at timestamptz not null,
     deleted_at timestamptz,
+    defined_at timestamptz,
     primary key (tenant_id, id)
 );
 
@@ -61,7 +62,8 @@ create table job_revisions (
 );
 
 -- Where each scheduled job stands. Hot: the row is written anew for each staging, so it is kept narrow and has
--- only the two indexes it needs. `plan` is the compiled schedule and policies; a herd shares its text.
+-- only the indexes it needs. `plan` is the compiled schedule and policies; a herd shares its text. A cursor that awaits
+-- the end of an execution has that execution's slot in `next_slot`; all others, the first slot that is not staged.
 create table cursors (
     tenant_id integer not null,
     job_id uuid not null,
@@ -70,10 +72,14 @@ create table cursors (
     revision integer not null,
     next_slot timestamptz,
     plan text collate "C" not null,
+    awaits boolean not null default false,
+    runs_left integer,
+    tzdata text collate "C",
     primary key (tenant_id, job_id)
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
-create index cursors_due on cursors (shard, next_slot) where next_slot is not null;
+create index cursors_due on cursors (shard, next_slot) where next_slot is not null and not awaits;
+create index cursors_awaiting on cursors (shard) where awaits;
 create index cursors_ended on cursors (tenant_id, job_id) where next_slot is null and not is_held;
 
 -- One row per slot, trigger, backfill or dependency. Partitioned by day of slot; partitions are made ahead by the
@@ -154,6 +160,69 @@ create table skips (
     noted_at timestamptz not null,
     primary key (tenant_id, job_id, from_slot, reason)
 );
+
+create table calendars (
+    tenant_id integer not null references tenants (id),
+    name text collate "C" not null,
+    revision integer not null,
+    content json not null,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    primary key (tenant_id, name)
+);
+
+-- Which jobs follow which calendars, and the revision of the calendar that their plan was made of.
+create table calendar_uses (
+    tenant_id integer not null,
+    calendar text collate "C" not null,
+    job_id uuid not null,
+    revision integer not null,
+    primary key (tenant_id, calendar, job_id)
+);
+
+create index calendar_uses_job on calendar_uses (tenant_id, job_id);
+
+-- What somebody decided about one coming slot.
+create table overrides (
+    tenant_id integer not null,
+    job_id uuid not null,
+    slot timestamptz not null,
+    action text not null check (action in ('skip', 'move', 'payload')),
+    ready_at timestamptz,
+    payload json,
+    note text,
+    author text,
+    expires_at timestamptz,
+    created_at timestamptz not null,
+    applied_at timestamptz,
+    primary key (tenant_id, job_id, slot)
+);
+
+create index overrides_waiting on overrides (least(slot, ready_at)) where applied_at is null;
+
+create table backfills (
+    tenant_id integer not null,
+    id uuid not null,
+    job_id uuid not null,
+    state text not null check (state in ('running', 'paused', 'finished', 'cancelled')),
+    from_slot timestamptz not null,
+    to_slot timestamptz not null,
+    definition text not null check (definition in ('then', 'current')),
+    is_newest_first boolean not null,
+    rate double precision not null check (rate > 0),
+    concurrency integer not null check (concurrency > 0),
+    slots integer not null,
+    staged integer not null default 0,
+    reached timestamptz,
+    payload json,
+    note text,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    finished_at timestamptz,
+    primary key (tenant_id, id)
+);
+
+create index backfills_running on backfills (created_at) where state = 'running';
 
 create table workers (
     id uuid primary key,

@@ -1,13 +1,14 @@
 -- name: lock_due
 -- The cursors of some shards with a slot to stage up to $2, earliest first; those locked by another scheduler are
 -- passed over: it is staging them now.
-select due.tenant_id, due.job_id, due.revision, due.next_slot, due.plan
+select due.tenant_id, due.job_id, due.revision, due.next_slot, due.plan, due.runs_left
 from unnest($1::smallint[]) as owned (shard)
 cross join lateral (
-    select tenant_id, job_id, revision, next_slot, plan
+    select tenant_id, job_id, revision, next_slot, plan, runs_left
     from cursors
     where shard = owned.shard
         and next_slot <= $2
+        and not awaits
     order by next_slot
     limit $3
     for update skip locked
@@ -31,9 +32,9 @@ on conflict do nothing
 -- name: move_cursors
 -- Compare and set: a cursor moves only from the slot and revision that its executions were planned from.
 update cursors
-set next_slot = moved.next_slot
-from unnest($1::integer[], $2::uuid[], $3::integer[], $4::timestamptz[], $5::timestamptz[])
-    as moved (tenant_id, job_id, revision, from_slot, next_slot)
+set next_slot = moved.next_slot, runs_left = moved.runs_left, awaits = moved.awaits, tzdata = $8
+from unnest($1::integer[], $2::uuid[], $3::integer[], $4::timestamptz[], $5::timestamptz[], $6::integer[], $7::boolean[])
+    as moved (tenant_id, job_id, revision, from_slot, next_slot, runs_left, awaits)
 where cursors.tenant_id = moved.tenant_id
     and cursors.job_id = moved.job_id
     and cursors.revision = moved.revision
@@ -47,6 +48,23 @@ from unnest($1::integer[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timest
     as ranges (tenant_id, job_id, reason, from_slot, to_slot, slots)
 on conflict (tenant_id, job_id, from_slot, reason) do update
 set to_slot = greatest(skips.to_slot, excluded.to_slot), noted_at = excluded.noted_at
+
+-- name: lock_awaiting
+-- Cursors whose execution has ended, with when it did (null where retention has taken it), and their plan. An execution
+-- that waits to be tried again has not ended.
+select c.tenant_id, c.job_id, c.revision, c.next_slot, c.plan, c.runs_left, e.finished_at
+from cursors as c
+left join executions as e
+    on e.tenant_id = c.tenant_id
+    and e.job_id = c.job_id
+    and e.kind = 'scheduled'
+    and e.slot = c.next_slot
+where c.awaits
+    and not c.is_held
+    and c.next_slot <= $1
+    and (e.state is null or e.state not in ('pending', 'running', 'retrying'))
+limit $2
+for update of c skip locked
 
 -- name: finish_ended
 -- Jobs without a further slot are finished once their last execution has ended; their cursors go. The job's state is

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from cronwell import errors
+from cronwell.model import zones
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.shards import shard_of
 from cronwell.runtime.postgres import Connection, load_statements
@@ -40,12 +41,12 @@ class PostgresTransaction:
         )
         ids = {row["id"] for row in added}
         scheduled = [
-            (job.tenant_id, job.id, shard_of(job.id), 1, job.next_slot, job.plan)
+            (job.tenant_id, job.id, shard_of(job.id), 1, job.next_slot, job.plan, job.runs_left, job.awaits)
             for job in jobs
             if job.plan is not None and job.id in ids
         ]
         if scheduled:
-            await self._connection.execute(_JOBS["insert_cursors"], *columns(scheduled, 6))
+            await self._connection.execute(_JOBS["insert_cursors"], *columns(scheduled, 8), zones.version())
         return ids
 
     async def lock_job(self, tenant_id: int, job_id: UUID) -> Job | None:
@@ -88,7 +89,9 @@ class PostgresTransaction:
             _JOBS["set_job_state"], tenant_id, job_id, state, note, paused_at, until, now
         )
 
-    async def put_cursor(self, cursor: Cursor, next_slot: datetime | None, *, is_held: bool) -> None:
+    async def put_cursor(
+        self, cursor: Cursor, next_slot: datetime | None, *, is_held: bool = False, awaits: bool = False
+    ) -> None:
         await self._connection.execute(
             _JOBS["put_cursor"],
             cursor.tenant_id,
@@ -98,13 +101,17 @@ class PostgresTransaction:
             cursor.revision,
             next_slot,
             cursor.plan,
+            cursor.runs_left,
+            awaits,
+            zones.version(),
         )
 
     async def drop_cursor(self, tenant_id: int, job_id: UUID) -> None:
         await self._connection.execute(_JOBS["drop_cursor"], tenant_id, job_id)
 
-    async def drop_staged(self, tenant_id: int, job_id: UUID, after: datetime) -> None:
-        await self._connection.execute(_JOBS["drop_staged"], tenant_id, job_id, after)
+    async def drop_staged(self, tenant_id: int, job_id: UUID, after: datetime) -> int:
+        dropped = await self._connection.execute(_JOBS["drop_staged"], tenant_id, job_id, after)
+        return _count(dropped)
 
     async def withhold_due(self, tenant_id: int, job_id: UUID, now: datetime, reason: str) -> list[Touched]:
         rows = await self._connection.fetch(_JOBS["withhold_due"], tenant_id, job_id, now, reason)
@@ -149,17 +156,30 @@ class PostgresTransaction:
             _STAGING["move_cursors"],
             *columns(
                 (
-                    (m.cursor.tenant_id, m.cursor.job_id, m.cursor.revision, m.cursor.next_slot, m.next_slot)
+                    (
+                        m.cursor.tenant_id,
+                        m.cursor.job_id,
+                        m.cursor.revision,
+                        m.cursor.next_slot,
+                        m.next_slot,
+                        m.runs_left,
+                        m.awaits,
+                    )
                     for m in moves
                 ),
-                5,
+                7,
             ),
+            zones.version(),
         )
-        count = int(moved.rpartition(" ")[2])
+        count = _count(moved)
         if count != len(moves):
             raise errors.LeaseLost(
                 f"{len(moves) - count} of {len(moves)} cursors had moved; nothing was staged"
             )
+
+    async def lock_awaiting(self, now: datetime, limit: int) -> list[tuple[Cursor, datetime | None]]:
+        rows = await self._connection.fetch(_STAGING["lock_awaiting"], now, limit)
+        return [(Cursor(*row[:6]), row["finished_at"]) for row in rows]
 
     async def record(self, moves: Sequence[Move], now: datetime) -> None:
         rows = [
@@ -207,3 +227,8 @@ class PostgresTransaction:
         for day in days - self._known_days - self.made_days:
             await self._connection.fetchval(_STAGING["ensure_day"], day)
             self.made_days.add(day)
+
+
+def _count(tag: str) -> int:
+    """How many rows a statement touched, by its command tag."""
+    return int(tag.rpartition(" ")[2])

@@ -1,0 +1,81 @@
+"""Which of a schedule's slots its calendars leave out, and where such a slot is moved to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Literal, get_args
+
+from cronwell.model import zones
+from cronwell.model.calendars import Calendar
+
+Shift = Literal["next", "previous"]
+SHIFTS: tuple[Shift, ...] = get_args(Shift)
+LONGEST_SHIFT = 31
+"""Days that a slot may be moved; one that finds no open day within them is left out."""
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A calendar as it was when the schedule was written, under the name that its tenant gave it."""
+
+    name: str
+    calendar: Calendar
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Leaves out what any `exclude` contains and what any `only` does not; with `shift`, moves it to an open day."""
+
+    exclude: tuple[Named, ...] = ()
+    only: tuple[Named, ...] = ()
+    shift: Shift | None = None
+
+    def refusal(self, wall: datetime) -> str | None:
+        """Say why a time is left out; None where it is not."""
+        for each in self.exclude:
+            if (why := each.calendar.why(wall)) is not None:
+                return f"{why}, in the calendar {each.name}"
+        for each in self.only:
+            if not each.calendar.contains(wall):
+                return f"outside the calendar {each.name}"
+        return None
+
+    def next_change(self, wall: datetime) -> datetime | None:
+        """The first later time on the clock's face at which `refusal` may answer otherwise."""
+        changes = [each.calendar.next_change(wall) for each in (*self.exclude, *self.only)]
+        return min((change for change in changes if change is not None), default=None)
+
+    def is_open(self, day: date, zone: tzinfo) -> bool:
+        """Whether a whole day is kept; asked only of calendars that consist of whole days."""
+        return self.refusal(datetime(day.year, day.month, day.day, 12, tzinfo=zone)) is None
+
+    def moved(self, slot: datetime, zone: tzinfo) -> datetime | None:
+        """Where a slot goes: nowhere if its day is open, else to the same time of the next or previous open day."""
+        wall = slot.astimezone(zone)
+        if self.is_open(wall.date(), zone):
+            return slot
+        for day in self._days_from(wall.date()):
+            if self.is_open(day, zone):
+                there = datetime.combine(day, wall.time().replace(fold=0), zone)
+                return zones.jump(there).at if zones.is_missing(there) else there.astimezone(UTC)
+        return None
+
+    def earliest_source(self, t: datetime, zone: tzinfo) -> datetime:
+        """A time from which on every slot is looked at that may be moved to after `t`."""
+        day = t.astimezone(zone).date()
+        if self.shift == "next":
+            for _ in range(LONGEST_SHIFT):
+                if self.is_open(day - _DAY, zone):
+                    break
+                day -= _DAY
+        return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+
+    def _days_from(self, day: date) -> Iterator[date]:
+        step = _DAY if self.shift == "next" else -_DAY
+        for _ in range(LONGEST_SHIFT):
+            day += step
+            yield day
