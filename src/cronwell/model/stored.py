@@ -22,7 +22,8 @@ _MICROSECOND = timedelta(microseconds=1)
 def write(schedule: Schedule) -> str:
     """Write a schedule; whatever is at its default is left out."""
     kinds = [_write_kind(kind, schedule.timezone) for kind in schedule.kinds]
-    members: dict[str, Any] = kinds[0] if len(kinds) == 1 else {"any": kinds}
+    is_plain = len(kinds) == 1 and "timezone" not in kinds[0]
+    members: dict[str, Any] = kinds[0] if is_plain else {"any": kinds}
     members["timezone"] = schedule.timezone
     if schedule.excepts:
         members["except"] = [_write_kind(kind, schedule.timezone) for kind in schedule.excepts]

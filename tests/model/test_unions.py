@@ -1,0 +1,164 @@
+"""Several specs in one schedule: their union, minus exceptions, within bounds; and what came before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cronwell import errors
+from cronwell.model import schedule as schedules
+from cronwell.model.schedule import Schedule, load, previous, slots
+
+NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+SPECS: list[Any] = [
+    "0 3 * * *",
+    "*/30 9-17 * * MON-FRI",
+    {"cron": "30 2 * * *", "timezone": "America/New_York"},
+    {"cron": "0 0 13 * FRI", "days": "and"},
+    {"every": "7h", "anchor": "2027-01-01T00:00:00Z"},
+    {"every": "90m", "anchor": "2027-01-02T00:15:00Z"},
+    {"at": ["2027-01-02T03:00:00Z", "2027-02-03T04:05:06Z"]},
+    {"cron": ["0 6 * * *", "0 18 * * *"], "dst": {"gap": "shift", "fold": "second"}},
+]
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def parse(raw: Any, now: datetime = NOW) -> Schedule:
+    return schedules.parse(raw, timezone=None, window=None, now=now)
+
+
+def every_slot(raw: Any, until: datetime, now: datetime = NOW) -> set[datetime]:
+    return set(slots(parse(raw), now, until, 100_000))
+
+
+@given(
+    st.lists(st.sampled_from(SPECS), min_size=1, max_size=4),
+    st.lists(st.sampled_from(SPECS), max_size=2),
+    st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe"]),
+)
+@settings(max_examples=80, deadline=None)
+def test_a_union_minus_exceptions_neither_invents_nor_loses_a_slot(
+    specs: list[Any], excepts: list[Any], zone: str
+) -> None:
+    until = NOW + timedelta(days=40)
+    united = set().union(*(every_slot({"any": [spec], "timezone": zone}, until) for spec in specs))
+    taken = set().union(*(every_slot({"any": [spec], "timezone": zone}, until) for spec in excepts))
+    raw = {"any": specs, "timezone": zone} | ({"except": excepts} if excepts else {})
+    expected = sorted(united - taken)
+    try:
+        parse(raw)
+    except errors.Invalid as error:
+        assert "never fires" in str(error)
+        assert expected == []
+        return
+    found = slots(parse(raw), NOW, until, 100_000)
+    assert found == expected
+    assert slots(load(parse(raw).canonical()), NOW, until, 100_000) == expected
+
+
+@given(st.sampled_from(SPECS), st.sampled_from(SPECS), st.integers(0, 50_000))
+@settings(max_examples=80, deadline=None)
+def test_previous_is_the_last_slot_before(first: Any, second: Any, minutes: int) -> None:
+    schedule = parse({"any": [first, second], "start": "2027-01-01T00:00:00Z"})
+    t = NOW + timedelta(minutes=minutes)
+    before = previous(schedule, t)
+    if before is None:
+        assert slots(schedule, at("2026-12-01T00:00Z"), t - timedelta(microseconds=1), 1) == []
+        return
+    assert before < t
+    following = schedule.next_after(before)
+    assert following is None or following >= t
+    after = schedule.next_after(t)
+    if after is not None:
+        assert previous(schedule, after) in (before, t)
+    assert schedule.next_after(before - timedelta(microseconds=1)) == before
+
+
+def test_a_dense_schedule_leaps_over_what_is_excepted() -> None:
+    """82,800 seconds in a row are left out, and the next slot is found without trying each of them."""
+    schedule = parse({"cron": "* * * * * *", "except": "* * 0-22 * * *"})
+    assert schedule.next_after(NOW) == at("2027-01-01T23:00:00Z")
+    assert schedule.next_after(at("2027-01-01T23:59:59Z")) == at("2027-01-02T23:00:00Z")
+
+
+def test_every_second_but_the_full_minute() -> None:
+    schedule = parse({"cron": "* * * * * *", "except": ["* * * * *", {"cron": "30 * * * * *"}]})
+    found = slots(schedule, NOW, NOW + timedelta(minutes=1), 100)
+    assert len(found) == 58
+    assert NOW + timedelta(seconds=30) not in found
+
+
+def test_an_exception_that_lies_in_the_past_takes_nothing_away() -> None:
+    schedule = parse(
+        {"cron": "0 * * * *", "except": [{"at": ["2020-01-01T00:00:00Z", "2027-01-01T13:00:00Z"]}]}
+    )
+    assert schedule.next_after(NOW) == NOW + 2 * HOUR
+
+
+def test_each_spec_may_have_a_zone_of_its_own() -> None:
+    schedule = parse(
+        {
+            "any": ["0 9 * * *", {"cron": "0 9 * * *", "timezone": "America/New_York"}],
+            "timezone": "Europe/Berlin",
+        }
+    )
+    assert slots(schedule, NOW, None, 3) == [
+        at("2027-01-01T14:00Z"),
+        at("2027-01-02T08:00Z"),
+        at("2027-01-02T14:00Z"),
+    ]
+
+
+def test_why_a_time_is_no_slot() -> None:
+    schedule = parse({"cron": "0 * * * *", "except": "0 13 * * *"})
+    assert schedule.refusal(NOW + HOUR) == ("except", "the schedule excepts it")
+    assert schedule.refusal(NOW + 2 * HOUR) is None
+    assert schedule.refusal(NOW + timedelta(minutes=5)) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "field", "message"),
+    [
+        ({"any": []}, "schedule.any", "0 specs are given"),
+        ({"any": ["0 3 * * *"] * 51}, "schedule.any", "51 specs are given"),
+        ({"any": ["0 3 * * *", "61 * * * *"]}, "schedule.any.1", "'61' is not a minute"),
+        ({"any": ["in 5m"]}, "schedule.any.0", "`in` does not go here"),
+        ({"any": [{"cron": "0 3 * * *", "window": "5m"}]}, "schedule.any.0.window", "no such field"),
+        ({"any": [{"any": ["0 3 * * *"]}]}, "schedule.any.0.any", "no such field"),
+        ({"any": [5]}, "schedule.any.0", "neither text nor an object"),
+        ({"any": [{"cron": "0 3 * * *", "every": "5m"}]}, "schedule.any.0", "cron and every are given"),
+        ({"any": ["0 3 * * *"], "days": "and"}, "schedule.days", "specs of `any`"),
+        ({"cron": "0 3 * * *", "any": ["0 4 * * *"]}, "schedule", "cron and any are given"),
+        ({"cron": ["0 3 * * *", 5]}, "schedule.cron.1", "is not text"),
+        ({"cron": "0 3 * * *", "days": "xor"}, "schedule.days", "is not one of them"),
+        ({"cron": "0 3 * * *", "dst": "skip"}, "schedule.dst", "is not an object"),
+        ({"cron": "0 3 * * *", "dst": {"gap": "jump"}}, "schedule.dst.gap", "is not one of them"),
+        ({"cron": "0 3 * * *", "dst": {"gab": "skip"}}, "schedule.dst.gab", "did you mean gap"),
+        ({"every": "5m", "dst": {"gap": "skip"}}, "schedule.dst", "goes with `cron` and `rrule`"),
+        ({"every": "5m", "after": "start"}, "schedule.after", "is not one of them"),
+        ({"every": "5m", "after": "finish", "window": "1m"}, "schedule.window", "after finish"),
+        ({"cron": "0 3 * * *", "max_runs": 0}, "schedule.max_runs", "is not such a number"),
+        ({"cron": "0 3 * * *", "max_runs": True}, "schedule.max_runs", "is not such a number"),
+        ({"cron": "0 3 * * *", "shift": "next"}, "schedule.shift", "needs calendars"),
+        ({"cron": "0 3 * * *", "exclude": "holidays"}, "schedule.exclude", "no calendar 'holidays'"),
+        ({"cron": "0 3 * * *", "except": "0 3 * * *"}, "schedule.cron", "never fires"),
+        ({"cron": "* * * * * *", "except": "* * * * * *"}, "schedule.cron", "never fires"),
+        ({"every": "1s", "except": {"every": "1s"}}, "schedule.every", "never fires"),
+        ({"at": ["2027-02-01T00:00:00Z"] * 1001}, "schedule.at", "1001 times are given"),
+        ({"at": ["2027-02-01T00:00:00Z", "2026-02-01T00:00:00Z"]}, "schedule.at.1", "is past"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_by_its_field(raw: Any, field: str, message: str) -> None:
+    with pytest.raises(errors.Invalid) as caught:
+        parse(raw)
+    assert [problem.field for problem in caught.value.problems] == [field]
+    assert message in caught.value.problems[0].message
