@@ -17,6 +17,7 @@ from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
 from cronwell.control.executions import Executions
+from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.coordination.postgres import PostgresLeases
@@ -187,6 +188,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             jobs=base.jobs,
             executions=executions,
             outlook=Outlook(base.store, base.clock, base.jobs),
+            explain=Explain(base.store, base.clock, base.jobs),
             store=base.store,
             clock=base.clock,
             settings=base.settings,

@@ -21,6 +21,7 @@ from cronwell.api.services import Services
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
 from cronwell.control.executions import Executions
+from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.model.execution import ExecutionKey, Result, State
@@ -179,6 +180,7 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         jobs=jobs,
         executions=Executions(store, bus, clock, settings, jobs),
         outlook=Outlook(store, clock, jobs),
+        explain=Explain(store, clock, jobs),
         store=store,
         clock=clock,
         settings=settings,

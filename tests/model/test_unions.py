@@ -54,12 +54,8 @@ def test_a_union_minus_exceptions_neither_invents_nor_loses_a_slot(
     taken = set().union(*(every_slot({"any": [spec], "timezone": zone}, until) for spec in excepts))
     raw = {"any": specs, "timezone": zone} | ({"except": excepts} if excepts else {})
     expected = sorted(united - taken)
-    try:
-        parse(raw)
-    except errors.Invalid as error:
-        assert "never fires" in str(error)
-        assert expected == []
-        return
+    if not expected:
+        return  # nothing in these days; whether there is something later is another matter
     found = slots(parse(raw), NOW, until, 100_000)
     assert found == expected
     assert slots(load(parse(raw).canonical()), NOW, until, 100_000) == expected

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from cronwell import errors
-from cronwell.config import Settings
 from cronwell.model.execution import State
 from cronwell.runtime.clock import ManualClock
 from tests.support.house import HANDLER, SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 EVERY_10S = "*/10 * * * * *"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOON)
-
-
-@pytest.fixture
-async def still_house(migrated_url: str, clock: ManualClock) -> AsyncIterator[House]:
-    opened = await House.open(migrated_url, Settings(), clock)
-    yield opened
-    await opened.close()
 
 
 async def _slots(house: House, job: Any, state: State = State.PENDING) -> list[float]:

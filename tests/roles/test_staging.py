@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
 from cronwell import errors
-from cronwell.config import Settings
 from cronwell.control.scheduling import move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
@@ -19,18 +17,6 @@ from tests.support.house import SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOON)
-
-
-@pytest.fixture
-async def still_house(migrated_url: str, clock: ManualClock) -> AsyncIterator[House]:
-    opened = await House.open(migrated_url, Settings(), clock)
-    yield opened
-    await opened.close()
 
 
 async def _stage_all(house: House) -> None:

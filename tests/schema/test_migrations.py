@@ -41,6 +41,11 @@ def following(folder: Path, name: str, sql: str) -> None:
     (folder / f"{len(migrations(folder)) + 1:04d}_{name}.sql").write_text(sql)
 
 
+def rewrite(folder: Path, name: str, sql: str) -> None:
+    """Give a migration of a folder another text."""
+    next(folder.glob(f"*_{name}.sql")).write_text(sql)
+
+
 async def test_replayed_migrations_make_the_declared_schema(
     server: str, database: Database, connection: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -160,7 +165,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
     assert await database.fetchval("select count(*) from tenants") == 1
     assert [step.name for step in await pending(database, folder)] == ["broken", "after"]
 
-    next(folder.glob("*_broken.sql")).write_text("create table half (id integer);")
+    rewrite(folder, "broken", "create table half (id integer);")
     assert [step.name for step in await migrate(database, folder)] == ["broken", "after"]
 
 
@@ -177,7 +182,7 @@ async def test_a_migration_cut_off_half_way_is_done_again(
     following(folder, "cut", "create table cut (id integer); select pg_terminate_backend(pg_backend_pid());")
     with pytest.raises(errors.StoreUnavailable):
         await migrate(database, folder)
-    next(folder.glob("*_cut.sql")).write_text("create table cut (id integer);")
+    rewrite(folder, "cut", "create table cut (id integer);")
     assert [step.name for step in await migrate(database, folder)] == ["cut"]
 
 

@@ -16,6 +16,7 @@ from cronwell import telemetry
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import DatabaseSettings, Settings
 from cronwell.control.executions import Executions
+from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.model.execution import ExecutionKey, State
@@ -49,6 +50,7 @@ class House:
         self.jobs = Jobs(self.store, self.bus, clock, settings)
         self.executions = Executions(self.store, self.bus, clock, settings, self.jobs)
         self.outlook = Outlook(self.store, clock, self.jobs)
+        self.explain = Explain(self.store, clock, self.jobs)
         self.registry = Registry()
 
     @classmethod

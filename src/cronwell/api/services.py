@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from cronwell.config import Settings
 from cronwell.control.executions import Executions
+from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.runtime.clock import Clock
@@ -26,6 +27,7 @@ class Services:
     jobs: Jobs
     executions: Executions
     outlook: Outlook
+    explain: Explain
     store: Store
     clock: Clock
     settings: Settings

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from cronwell import __version__
 from cronwell.cli import bench, dead_letters, executions, jobs, roles, settings
 from cronwell.cli.cluster import cluster
+from cronwell.cli.explain import explain
 from cronwell.cli.failures import MEANINGS, ExitCode, Failure
 from cronwell.cli.preview import preview
 from cronwell.cli.screen import Screen
@@ -106,6 +107,7 @@ app.add_typer(jobs.app, name="job")
 app.add_typer(executions.app, name="execution")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.command()(preview)
+app.command()(explain)
 app.command()(cluster)
 app.add_typer(bench.app, name="bench")
 

@@ -31,6 +31,8 @@ from cronwell.store.records import (
     NewJob,
     Orphan,
     Report,
+    Revision,
+    Skip,
     Touched,
     Worker,
 )
@@ -52,6 +54,8 @@ __all__ = [
     "NewJob",
     "Orphan",
     "Report",
+    "Revision",
+    "Skip",
     "Store",
     "Touched",
     "Transaction",
@@ -142,6 +146,15 @@ class Store(Protocol):
     async def definitions(self, keys: Sequence[tuple[int, UUID]]) -> list[Definition]: ...
     async def pauses_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]: ...
     async def signing_secret(self, tenant_id: int) -> str: ...
+
+    # what became of the past
+    async def revision_at(self, tenant_id: int, job_id: UUID, at: datetime) -> Revision | None:
+        """The definition that a job had at a time; None before it was made and after it was deleted."""
+        ...
+
+    async def skips_over(self, tenant_id: int, job_id: UUID, at: datetime) -> list[Skip]:
+        """The ranges of slots that were not run and reach over a time."""
+        ...
 
     # executions: what workers do
     async def claim(

@@ -282,3 +282,24 @@ class Answer:
     fingerprint: bytes
     status: int
     body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A definition of a job and when it held; without a schedule it has no plan."""
+
+    revision: int
+    plan: str | None
+    valid_from: datetime
+    valid_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A range of slots, both ends included, that were not run."""
+
+    reason: str
+    from_slot: datetime
+    to_slot: datetime
+    slots: int | None
+    noted_at: datetime

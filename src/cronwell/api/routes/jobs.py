@@ -14,6 +14,7 @@ from cronwell.api.bodies import Body, OptionalBody
 from cronwell.api.parameters import IdempotencyKey, IfMatch, JobReference, Limit, PageCursor
 from cronwell.api.services import TENANT, Given
 from cronwell.control.executions import UNSET
+from cronwell.control.explain import Explanation
 from cronwell.control.views import (
     ExecutionView,
     JobDetail,
@@ -197,6 +198,23 @@ async def list_upcoming(
 ) -> Response:
     """Show a job's next slots."""
     return json_answer(await services.outlook.upcoming(TENANT, job, count))
+
+
+@router.get("/v1/jobs/{id:segment}/explain", responses=openapi.answers({200: Explanation}, 400, 404))
+async def explain_slot(
+    services: Given,
+    job: JobReference,
+    at: Annotated[
+        str,
+        Query(
+            max_length=64,
+            description="An RFC 3339 time, or a wall-clock time in the zone of the job's schedule.",
+            examples=["2027-03-28T02:30"],
+        ),
+    ],
+) -> Response:
+    """Say what became of an instant of a job, and why."""
+    return json_answer(await services.explain.explain(TENANT, job, at))
 
 
 @router.get("/v1/jobs/{id:segment}/history", responses=openapi.answers({200: Page[ExecutionView]}, 400, 404))
