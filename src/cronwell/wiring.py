@@ -214,7 +214,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     load(settings.worker.imports)
     limit = settings.worker.output_limit
     runners: dict[str, TargetRunner] = {
-        "http": HttpRunner(settings.http, Egress(egress_networks(settings)), limit),
+        "http": HttpRunner(settings.http, Egress(settings.egress_allow), limit),
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
     }
@@ -223,13 +223,6 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     return await worker_services(
         base.store, base.bus, base.clock, settings.worker, runners, base.jobs, sorted(REGISTRY.names())
     )
-
-
-def egress_networks(settings: Settings) -> tuple[str, ...]:
-    """The private networks that targets may reach. A service that only this machine can reach may call this machine."""
-    if is_loopback(settings.host):
-        return (*settings.egress_allow, "127.0.0.0/8", "::1/128")
-    return settings.egress_allow
 
 
 def is_every_address(host: str) -> bool:
