@@ -156,13 +156,11 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
         watch_lifeline(stop)
         _calm_collector()
         async with _base(settings, role, is_hot=is_hot) as base, contextlib.AsyncExitStack() as stack:
-            built = await build(base, stack)
-            services = [*base.services(), *built]
-            if role != "api" and settings.ops_port:
-                from cronwell.api.ops import create_ops_app
-
-                app = create_ops_app(_readiness(base, lambda: services), base.store, base.clock)
-                services.append(WebServer(app, settings.host, settings.ops_port))
+            services = base.services()
+            # Bound before the role is built: a worker that cannot listen must not have entered itself.
+            watched = _ops(base, services) if role != "api" and settings.ops_port else []
+            services += await build(base, stack)
+            services += watched
             telemetry.started(role)
             await run_services(services, stop=stop, on_stop=telemetry.stopping)
         telemetry.stopped(role)
@@ -170,6 +168,14 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
 
     code: int = _main(go())
     return code
+
+
+def _ops(base: Base, services: list[Service]) -> list[Service]:
+    """The server by which a role without an API is watched; it listens from now on."""
+    from cronwell.api.ops import create_ops_app
+
+    app = create_ops_app(_readiness(base, lambda: services), base.store, base.clock)
+    return [WebServer(app, base.settings.host, base.settings.ops_port, setting="CRONWELL_OPS_PORT")]
 
 
 _Build = Callable[[Base, contextlib.AsyncExitStack], Awaitable[list[Service]]]

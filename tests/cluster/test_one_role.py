@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -35,3 +36,19 @@ async def test_a_worker_by_itself_may_call_what_the_setting_allows(house: House,
         await house.create(target=receiver.url)
         await house.until_state(await house.trigger(), State.SUCCEEDED, within=60)
         assert len(receiver.deliveries) == 1
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler"])
+async def test_a_role_that_cannot_listen_ends_and_leaves_nothing_in_the_database(
+    house: House, started: Cluster, role: str
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = started.start(role, CRONWELL_OPS_PORT=str(port))
+        assert process.popen.wait(timeout=60) != 0
+    assert f"cannot listen on 127.0.0.1:{port}" in process.output
+    assert "choose another with CRONWELL_OPS_PORT" in process.output
+    assert await house.database.fetchval("select count(*) from workers") == 0
+    assert await house.database.fetchval("select count(*) from leases") == 0
