@@ -220,7 +220,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     load(settings.worker.imports)
     limit = settings.worker.output_limit
     runners: dict[str, TargetRunner] = {
-        "http": HttpRunner(settings.http, Egress(settings.egress_allow), limit),
+        "http": HttpRunner(settings.http, Egress(settings.egress_allow), base.clock, limit),
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
     }
