@@ -253,9 +253,7 @@ async def _base(settings: Settings, role: str, *, is_hot: bool) -> AsyncIterator
     async with _database(settings, url, role, is_hot=is_hot) as database:
         missing = await migrations.pending(database)
         if missing:
-            raise errors.ConfigError(
-                f"the database lacks migration {missing[0].version:04d} ({missing[0].name}); run `cronwell migrate`"
-            )
+            raise errors.ConfigError(_lacks(missing[0]))
         store = PostgresStore(database)
         clock = await DatabaseClock.measured(database)
         bus = PostgresBus(
@@ -286,11 +284,15 @@ async def _connect(settings: Settings, url: str, role: str, *, is_hot: bool) -> 
 
 
 def _readiness(base: Base, services: Callable[[], Sequence[Service]]) -> Callable[[], Awaitable[list[str]]]:
+    schema = migrations.SchemaWatch(base.database, base.clock)
+
     async def reasons() -> list[str]:
         found = []
         try:
             async with asyncio.timeout(2):
                 await base.store.ping()
+                if (missing := await schema.missing()) is not None:
+                    found.append(_lacks(missing))
         except (errors.StoreUnavailable, TimeoutError) as error:
             found.append(f"the database does not answer: {error!r}")
         for service in services():
@@ -300,3 +302,7 @@ def _readiness(base: Base, services: Callable[[], Sequence[Service]]) -> Callabl
         return found
 
     return reasons
+
+
+def _lacks(step: migrations.Migration) -> str:
+    return f"the database lacks migration {step}; run `cronwell migrate`"
