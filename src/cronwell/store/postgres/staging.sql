@@ -40,13 +40,16 @@ where cursors.tenant_id = moved.tenant_id
     and cursors.next_slot = moved.from_slot
 
 -- name: insert_skips
--- Note ranges of slots that are not run, with the reason.
+-- Note ranges of slots that are not run, with the reason. Of two that begin alike the longer one stays, with its count;
+-- none is known of a range without one.
 insert into skips (tenant_id, job_id, reason, from_slot, to_slot, slots, noted_at)
 select tenant_id, job_id, reason, from_slot, to_slot, slots, $7::timestamptz
 from unnest($1::integer[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::integer[])
     as ranges (tenant_id, job_id, reason, from_slot, to_slot, slots)
 on conflict (tenant_id, job_id, from_slot, reason) do update
-set to_slot = greatest(skips.to_slot, excluded.to_slot), noted_at = excluded.noted_at
+set to_slot = greatest(skips.to_slot, excluded.to_slot),
+    slots = case when excluded.to_slot >= skips.to_slot then excluded.slots else skips.slots end,
+    noted_at = excluded.noted_at
 
 -- name: finish_ended
 -- Jobs without a further slot are finished once their last execution has ended; their cursors go. The job's state is
