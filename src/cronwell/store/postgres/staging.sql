@@ -52,7 +52,8 @@ set to_slot = greatest(skips.to_slot, excluded.to_slot),
     noted_at = excluded.noted_at
 
 -- name: finish_ended
--- Jobs without a further slot are finished once their last execution has ended; their cursors go. The job's state is
+-- Jobs without a further slot are finished once their last execution has ended; their cursors go. Executions are looked
+-- through from the newest, so that as long as the last one goes on its job's history is not read. The job's state is
 -- compared as text, so that a plan made while there were no jobs cannot go by the index of names, whose one column that
 -- fits is the tenant: it would read all jobs for each one that ends.
 with ended as (
@@ -60,12 +61,15 @@ with ended as (
     from cursors
     where next_slot is null
         and not is_held
-        and not exists (
-            select from executions
+        and (
+            select slot
+            from executions
             where executions.tenant_id = cursors.tenant_id
                 and executions.job_id = cursors.job_id
                 and executions.state in ('pending', 'running', 'retrying')
-        )
+            order by slot desc
+            limit 1
+        ) is null
     limit $1
     for update skip locked
 ),
