@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from cronwell import config, durations
 from cronwell.config import Settings
 from cronwell.errors import ConfigError
+from tests.support import postgres
 
 # One value, other than the default, for each kind of setting; a bool is an int too, so it comes first.
 OTHERS: dict[type, Any] = {
@@ -284,3 +285,12 @@ def test_the_process_environment_is_what_is_read_by_default() -> None:
         check=True,
     )
     assert done.stdout.strip() == "9009"
+
+
+def test_a_server_named_for_the_tests_is_used_and_does_not_keep_cronwell_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_DATABASE_URL", "postgresql://db.example.com/test")
+    with postgres.shared_server() as url:
+        assert url == "postgresql://db.example.com/test"
+    assert config.read({postgres.SERVER_VARIABLE: url}) == Settings()

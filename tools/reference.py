@@ -19,6 +19,7 @@ from cronwell import config, durations, telemetry
 from cronwell.api import openapi
 from cronwell.api.app import ROUTERS, assemble
 from cronwell.cli.main import app
+from cronwell.model.job import DURATION_EXAMPLES
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MARK = "<!-- Below this line: written by tools/reference.py. -->"
@@ -162,7 +163,7 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
                     each["in"],
                     _type(each["schema"]),
                     _default(each["schema"], is_required=each["required"]),
-                    _says(each["schema"]),
+                    str(each["schema"].get("description", "")),
                 )
                 for each in parameters
             ),
@@ -203,7 +204,12 @@ def _schema(name: str, schema: dict[str, Any], schemas: dict[str, Any]) -> Itera
         yield ""
     required = schema.get("required", [])
     rows = [
-        (f"`{field}`", _type(each), _default(each, is_required=field in required), _says(each))
+        (
+            f"`{field}`",
+            _type(each),
+            _default(each, is_required=field in required),
+            str(each.get("description", "")),
+        )
         for field, each in schema["properties"].items()
         if field not in known
     ]
@@ -225,6 +231,8 @@ def _type(schema: dict[str, Any]) -> str:
         return " ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:
         return f"`{str(schema['const']).lower()}`"
+    if _is_duration(schema):
+        return "duration"
     kind = schema.get("format") or schema.get("type", "any JSON")
     if kind == "array":
         return f"list of {_type(schema['items'])}"
@@ -236,17 +244,14 @@ def _default(schema: dict[str, Any], *, is_required: bool) -> str:
     if is_required:
         return "required"
     value = schema.get("default")
-    if schema.get("description") == durations.ACCEPTED and isinstance(value, str):
+    if _is_duration(schema) and isinstance(value, str):
         value = durations.write(durations.parse(value))
     return "-" if value is None else _code(str(value).lower() if isinstance(value, bool) else str(value))
 
 
-def _says(schema: dict[str, Any]) -> str:
-    said = str(schema.get("description", ""))
-    if said == durations.ACCEPTED:
-        # It is said once, above the mark.
-        return "a duration"
-    return said
+def _is_duration(schema: dict[str, Any]) -> bool:
+    """Whether it is our own form of duration, for which JSON Schema has no format."""
+    return schema.get("examples") == DURATION_EXAMPLES
 
 
 def _link(name: str) -> str:

@@ -37,7 +37,9 @@ class FieldProblem:
 
     def __str__(self) -> str:
         where = f"{self.field} (column {self.column})" if self.column is not None else self.field
-        advice = f"; accepted: {self.accepted}" if self.accepted else ""
+        # Some messages say themselves what is accepted.
+        is_new = self.accepted is not None and self.accepted not in self.message
+        advice = f"; accepted: {self.accepted}" if is_new else ""
         return f"{where}: {self.message}{advice}"
 
 

@@ -25,6 +25,7 @@ from cronwell.runtime.web import first_answer
 ROLES = ("scheduler", "worker", "api")
 CHECK_POSTGRES = timedelta(seconds=1)
 READY_WITHIN = timedelta(seconds=60)
+LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 Say = Callable[[str], None]
 
@@ -55,7 +56,7 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
     services: list[Service] = []
     if embedded is not None:
         services.append(_keep_running(embedded))
-    environ = {**os.environ, **config.as_environ(settings), **_metrics(settings)}
+    environ = {**os.environ, **config.as_environ(role_settings(settings)), **_metrics(settings)}
     drain = settings.worker.drain + settings.worker.cancel_grace + timedelta(seconds=15)
     children = [
         Child(
@@ -75,6 +76,17 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
     finally:
         announcing.cancel()
     return 0
+
+
+def role_settings(settings: Settings) -> Settings:
+    """What the roles are told: if only this machine can reach the API, targets may also call this machine.
+
+    Only `up` can grant it: it starts API and worker together. A worker by itself cannot know who reaches the API, whatever
+    its own `host` says.
+    """
+    if not wiring.is_loopback(settings.host):
+        return settings
+    return dataclasses.replace(settings, egress_allow=(*settings.egress_allow, *LOOPBACK))
 
 
 class Group(Service):

@@ -157,13 +157,11 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
         watch_lifeline(stop)
         _calm_collector()
         async with _base(settings, role, is_hot=is_hot) as base, contextlib.AsyncExitStack() as stack:
-            built = await build(base, stack)
-            services = [*base.services(), *built]
-            if role != "api" and settings.ops_port:
-                from cronwell.api.ops import create_ops_app
-
-                app = create_ops_app(_readiness(base, lambda: services), base.store, base.clock)
-                services.append(WebServer(app, settings.host, settings.ops_port))
+            services = base.services()
+            # Bound before the role is built: a worker that cannot listen must not have entered itself.
+            watched = _ops(base, services) if role != "api" and settings.ops_port else []
+            services += await build(base, stack)
+            services += watched
             telemetry.started(role)
             await run_services(services, stop=stop, on_stop=telemetry.stopping)
         telemetry.stopped(role)
@@ -171,6 +169,14 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
 
     code: int = _main(go())
     return code
+
+
+def _ops(base: Base, services: list[Service]) -> list[Service]:
+    """The server by which a role without an API is watched; it listens from now on."""
+    from cronwell.api.ops import create_ops_app
+
+    app = create_ops_app(_readiness(base, lambda: services), base.store, base.clock)
+    return [WebServer(app, base.settings.host, base.settings.ops_port, setting="CRONWELL_OPS_PORT")]
 
 
 _Build = Callable[[Base, contextlib.AsyncExitStack], Awaitable[list[Service]]]
@@ -217,7 +223,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     load(settings.worker.imports)
     limit = settings.worker.output_limit
     runners: dict[str, TargetRunner] = {
-        "http": HttpRunner(settings.http, Egress(egress_networks(settings)), limit),
+        "http": HttpRunner(settings.http, Egress(settings.egress_allow), base.clock, limit),
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
     }
@@ -226,13 +232,6 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     return await worker_services(
         base.store, base.bus, base.clock, settings.worker, runners, base.jobs, sorted(REGISTRY.names())
     )
-
-
-def egress_networks(settings: Settings) -> tuple[str, ...]:
-    """The private networks that targets may reach. A service that only this machine can reach may call this machine."""
-    if is_loopback(settings.host):
-        return (*settings.egress_allow, "127.0.0.0/8", "::1/128")
-    return settings.egress_allow
 
 
 def is_every_address(host: str) -> bool:
@@ -257,9 +256,7 @@ async def _base(settings: Settings, role: str, *, is_hot: bool) -> AsyncIterator
     async with _database(settings, url, role, is_hot=is_hot) as database:
         missing = await migrations.pending(database)
         if missing:
-            raise errors.ConfigError(
-                f"the database lacks migration {missing[0].version:04d} ({missing[0].name}); run `cronwell migrate`"
-            )
+            raise errors.ConfigError(_lacks(missing[0]))
         store = PostgresStore(database)
         clock = await DatabaseClock.measured(database)
         bus = PostgresBus(
@@ -290,11 +287,15 @@ async def _connect(settings: Settings, url: str, role: str, *, is_hot: bool) -> 
 
 
 def _readiness(base: Base, services: Callable[[], Sequence[Service]]) -> Callable[[], Awaitable[list[str]]]:
+    schema = migrations.SchemaWatch(base.database, base.clock)
+
     async def reasons() -> list[str]:
         found = []
         try:
             async with asyncio.timeout(2):
                 await base.store.ping()
+                if (missing := await schema.missing()) is not None:
+                    found.append(_lacks(missing))
         except (errors.StoreUnavailable, TimeoutError) as error:
             found.append(f"the database does not answer: {error!r}")
         for service in services():
@@ -304,3 +305,7 @@ def _readiness(base: Base, services: Callable[[], Sequence[Service]]) -> Callabl
         return found
 
     return reasons
+
+
+def _lacks(step: migrations.Migration) -> str:
+    return f"the database lacks migration {step}; run `cronwell migrate`"

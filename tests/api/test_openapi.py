@@ -136,6 +136,46 @@ def test_every_operation_has_a_name_a_summary_and_its_problems() -> None:
                 assert list(response["content"]) == ["application/problem+json"]
 
 
+def test_every_field_of_a_job_says_what_it_is() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    parts = (
+        "JobSpec",
+        "Target",
+        "HttpTarget",
+        "ShellTarget",
+        "HandlerTarget",
+        "RetryPolicy-Input",
+        "OutcomeRule",
+    )
+    described = {
+        f"{part}.{field}": schema.get("description", "")
+        for part in parts
+        for field, schema in schemas[part]["properties"].items()
+    }
+    assert len(described) > 30
+    assert [field for field, said in described.items() if not said.endswith(".")] == []
+    patch = DOCUMENT["paths"]["/v1/jobs/{id}"]["patch"]["requestBody"]["content"]["application/json"][
+        "schema"
+    ]
+    assert {name: each["description"] for name, each in patch["properties"].items()} == {
+        field.removeprefix("JobSpec."): said
+        for field, said in described.items()
+        if field.startswith("JobSpec.")
+    }
+
+
+def test_every_moment_says_that_it_is_one() -> None:
+    moments = {"slot", "since", "until", "at", "now", "after", "from", "to", "last_run", "next_run"}
+    found = {
+        f"{name}.{field}": "date-time" in json.dumps(schema)
+        for name, model in DOCUMENT["components"]["schemas"].items()
+        for field, schema in model.get("properties", {}).items()
+        if field in moments or field.endswith("_at")
+    }
+    assert len(found) > 25
+    assert [field for field, says_so in found.items() if not says_so] == []
+
+
 def test_every_reference_leads_somewhere() -> None:
     names = DOCUMENT["components"]["schemas"]
 

@@ -27,6 +27,12 @@ def test_a_wrong_column_gets_a_caret_under_it() -> None:
     ]
 
 
+def test_what_a_message_says_already_is_not_said_again() -> None:
+    wrong = {"field": "schedul", "message": "unknown field; did you mean 'schedule'?", "accepted": "schedule"}
+    said = explain(examples.problem(422, "Some fields are not valid", errors=[wrong]))
+    assert said.splitlines()[1:] == ["  schedul: unknown field; did you mean 'schedule'?"]
+
+
 def test_the_caret_finds_a_text_inside_an_object() -> None:
     wrong = {"field": "schedule.cron", "message": "too few fields", "column": 8}
     said = explain({"title": "No", "errors": [wrong]}, {"schedule": {"cron": "0 3 * *"}})

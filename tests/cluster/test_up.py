@@ -97,6 +97,7 @@ async def test_webhooks_arrive_on_the_instant_and_verify_and_survive_a_restart(
         )
         await until(lambda: len(receiver.deliveries) >= 6, within=30)
         _check(receiver)
+        assert "Webhooks may call this machine" in process.output
         metrics = await _text(client, "/metrics")
         assert 'cronwell_attempts_total{result="succeeded",target="http"}' in metrics
         assert "cronwell_start_lateness_seconds_bucket" in metrics

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import timedelta
 
+import asyncpg
 import pytest
 
 from cronwell import errors
@@ -106,12 +108,39 @@ async def test_a_step_without_an_end_leaves_the_cursor_without_a_slot(desk: Desk
         assert await transaction.lock_due(ALL, NOON + DAY * 400, MANY) == []
 
 
-async def test_ranges_are_noted_and_may_be_noted_again(desk: Desk, store: Store) -> None:
+@pytest.mark.parametrize(
+    ("noted", "kept"),
+    [
+        ([(HOUR, 23), (MINUTE, 1439)], (MINUTE, 1439)),
+        ([(MINUTE, 1439), (HOUR, 23)], (MINUTE, 1439)),
+        ([(HOUR, 23), (HOUR, 24)], (HOUR, 24)),
+        ([(HOUR, 23), (MINUTE, None)], (MINUTE, None)),
+        ([(MINUTE, None), (HOUR, 23)], (MINUTE, None)),
+    ],
+    ids=[
+        "a longer one",
+        "a shorter one",
+        "counted anew",
+        "uncounted after counted",
+        "counted after uncounted",
+    ],
+)
+async def test_of_ranges_that_begin_alike_the_longest_stays_with_its_count(
+    desk: Desk,
+    store: Store,
+    migrated_url: str,
+    noted: list[tuple[timedelta, int | None]],
+    kept: tuple[timedelta, int | None],
+) -> None:
     job = await desk.job()
-    for end in (NOON - HOUR, NOON - MINUTE):
-        skipped = SkippedRange(NOON - DAY, end, "catch_up", 7)
+    for before_noon, count in noted:
+        skipped = SkippedRange(NOON - DAY, NOON - before_noon, "catch_up", count)
         async with store.transaction() as transaction:
             await transaction.record([move(job, ranges=[skipped])], NOON)
+    connection = await asyncpg.connect(migrated_url)
+    [found] = await connection.fetch("select from_slot, to_slot, slots from skips where job_id = $1", job.id)
+    await connection.close()
+    assert tuple(found) == (NOON - DAY, NOON - kept[0], kept[1])
 
 
 async def test_due_cursors_are_locked_earliest_first_and_no_others(desk: Desk, store: Store) -> None:

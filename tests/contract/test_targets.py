@@ -19,6 +19,7 @@ import pytest
 
 from cronwell.config import HttpSettings, ShellSettings
 from cronwell.model.execution import Result
+from cronwell.runtime.clock import SystemClock
 from cronwell.targets.egress import Egress
 from cronwell.targets.handler import HandlerRunner
 from cronwell.targets.http import HttpRunner
@@ -66,7 +67,7 @@ class Rig(ABC):
 class HttpRig(Rig):
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
-        self.runner = HttpRunner(HttpSettings(), Egress(["127.0.0.0/8"]), LIMIT)
+        self.runner = HttpRunner(HttpSettings(), Egress(["127.0.0.0/8"]), SystemClock(), LIMIT)
         receiver.answer = self._answer
 
     def target(self, behaviour: str) -> dict[str, Any]:

@@ -171,6 +171,7 @@ HOT = [
         "finish_ended",
         [1000, NOON],
         {"cursors": (way("cursors_ended"), CURSOR), "executions": (OF_JOB,), "jobs": (JOB,)},
+        is_sorted_by_index=True,
     ),
     Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
     Guard("pauses_over", [NOON, 1000], {"jobs": (way("jobs_pause_ends", "paused_until"),)}),

@@ -14,8 +14,16 @@ import pytest
 
 from cronwell import errors
 from cronwell.config import DatabaseSettings
+from cronwell.runtime.clock import ManualClock
 from cronwell.runtime.postgres import Database
-from cronwell.store.postgres.migrate import MIGRATIONS, migrate, migrations, pending
+from cronwell.store.postgres.migrate import (
+    BELIEVED_FOR,
+    MIGRATIONS,
+    SchemaWatch,
+    migrate,
+    migrations,
+    pending,
+)
 from tests.schema import catalog
 from tests.support import postgres
 
@@ -217,3 +225,45 @@ async def test_each_installation_gets_a_signing_secret_of_its_own(server: str, m
     await postgres.drop_database(server, other)
     assert secrets[0] != secrets[1]
     assert all(secret.startswith("whsec_") and len(secret) == 50 for secret in secrets)
+
+
+async def test_a_watch_names_the_first_migration_that_the_database_lacks(
+    database: Database, folder: Path
+) -> None:
+    following(folder, "second", "select 1")
+    following(folder, "third", "select 1")
+    watch = SchemaWatch(database, ManualClock(), folder)
+    assert str(await watch.missing()) == "0001 (core)", "the database is empty"
+    await migrate(database)
+    assert str(await watch.missing()) == "0002 (second)"
+    await migrate(database, folder)
+    assert await watch.missing() is None
+
+
+async def test_a_watch_believes_a_complete_schema_for_a_few_seconds_and_no_longer(database: Database) -> None:
+    await migrate(database)
+    clock = ManualClock()
+    watch = SchemaWatch(database, clock)
+    assert await watch.missing() is None
+    await database.execute("drop table schema_migrations")
+    clock.advance(BELIEVED_FOR - timedelta(milliseconds=1))
+    assert await watch.missing() is None
+    clock.advance(timedelta(milliseconds=1))
+    assert str(await watch.missing()) == "0001 (core)"
+
+
+async def test_a_watch_does_not_wait_for_a_migration_that_is_under_way(
+    database: Database, folder: Path, connection: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await migrate(database)
+    following(folder, "long", "select 1")
+    async with connection.transaction():
+        await connection.execute("select pg_advisory_xact_lock($1)", 0x43524F4E)
+        async with asyncio.timeout(5):
+            assert str(await SchemaWatch(database, ManualClock(), folder).missing()) == "0002 (long)"
+
+
+async def test_a_database_that_is_ahead_lacks_nothing(database: Database, folder: Path) -> None:
+    following(folder, "next", "select 1")
+    await migrate(database, folder)
+    assert await SchemaWatch(database, ManualClock()).missing() is None

@@ -1,6 +1,6 @@
 """A real PostgreSQL for tests: one server per run, one database per test.
 
-`CRONWELL_TEST_DATABASE_URL` (a superuser's, on any PostgreSQL 15-18) makes the tests use that server instead of an
+`TEST_DATABASE_URL` (a superuser's, on any PostgreSQL 15-18) makes the tests use that server instead of an
 embedded one; each test still gets a database of its own.
 """
 
@@ -19,6 +19,8 @@ import asyncpg
 
 from cronwell.runtime.embedded import EmbeddedPostgres
 
+# Without the prefix of the settings: Cronwell refuses to start with one that it does not know.
+SERVER_VARIABLE = "TEST_DATABASE_URL"
 # Nothing here outlives the run, so nothing is flushed to disk.
 UNSAFE_BUT_FAST = {
     "fsync": "off",
@@ -62,7 +64,7 @@ def temporary_server() -> Iterator[EmbeddedPostgres]:
 @contextmanager
 def shared_server() -> Iterator[str]:
     """The URL of the server that all tests share."""
-    given = os.environ.get("CRONWELL_TEST_DATABASE_URL")
+    given = os.environ.get(SERVER_VARIABLE)
     if given:
         yield given
         return

@@ -23,6 +23,8 @@ from standardwebhooks.webhooks import Webhook
 from cronwell import __version__
 from cronwell.config import HttpSettings
 from cronwell.model.execution import Result
+from cronwell.runtime.clock import Clock, ManualClock, SystemClock
+from cronwell.targets import signing
 from cronwell.targets.dns import SystemResolver
 from cronwell.targets.egress import Egress
 from cronwell.targets.http import HttpRunner, read_retry_after
@@ -43,6 +45,7 @@ from tests.targets.rig import (
 Open = Callable[..., HttpRunner]
 # A certificate for 127.0.0.1 of an authority that nobody else trusts, and its key; both for tests only.
 TLS = Path(__file__).parent / "tls"
+SYSTEM = SystemClock()
 SETTINGS = HttpSettings(connect_timeout=timedelta(seconds=2), response_limit=100_000)
 
 
@@ -50,8 +53,8 @@ SETTINGS = HttpSettings(connect_timeout=timedelta(seconds=2), response_limit=100
 async def open_runner(traces: Any) -> AsyncIterator[Open]:
     runners: list[HttpRunner] = []
 
-    def opened(settings: HttpSettings = SETTINGS, **more: Any) -> HttpRunner:
-        runners.append(HttpRunner(settings, Egress(["127.0.0.0/8"]), LIMIT, **more))
+    def opened(settings: HttpSettings = SETTINGS, clock: Clock = SYSTEM, **more: Any) -> HttpRunner:
+        runners.append(HttpRunner(settings, Egress(["127.0.0.0/8"]), clock, LIMIT, **more))
         return runners[-1]
 
     yield opened
@@ -99,6 +102,27 @@ async def test_a_delivery_carries_what_the_design_says(receiver: Receiver, deliv
     assert headers["accept-encoding"] == "identity"
     assert headers["host"] == f"127.0.0.1:{receiver.port}"
     assert abs(int(headers["webhook-timestamp"]) - datetime.now(UTC).timestamp()) < 5
+
+
+async def test_a_delivery_is_dated_and_signed_by_the_given_clock_and_not_by_the_machines(
+    receiver: Receiver, open_runner: Open
+) -> None:
+    runner = open_runner(clock=ManualClock(datetime(2031, 5, 6, 7, 8, 9, 999_999, tzinfo=UTC)))
+    await runner.run(make_call(receiver.target()), within())
+    (request,) = receiver.requests
+    sent_at = int(datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC).timestamp())
+    assert request.headers["webhook-timestamp"] == str(sent_at)
+    execution = request.headers["webhook-id"]
+    assert request.headers["webhook-signature"] == signing.sign(SECRET, execution, sent_at, request.body)
+
+
+async def test_a_retry_after_date_in_an_undated_answer_counts_from_the_given_clock(
+    receiver: Receiver, open_runner: Open
+) -> None:
+    receiver.answer = answering("503 Busy", Retry_After="Tue, 06 May 2031 07:08:49 GMT")
+    runner = open_runner(clock=ManualClock(datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)))
+    outcome = await runner.run(make_call(receiver.target()), within())
+    assert outcome.retry_after == timedelta(seconds=40)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "GET", "DELETE"])

@@ -12,6 +12,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from cronwell import errors
 from cronwell.config import HttpSettings
 from cronwell.model.execution import Result
+from cronwell.runtime.clock import SystemClock
 from cronwell.targets.dns import CheckedResolver, SystemResolver
 from cronwell.targets.egress import Egress
 from cronwell.targets.http import HttpRunner
@@ -47,7 +48,7 @@ class Opened:
         self.runners: list[HttpRunner] = []
 
     def __call__(self, *allow: str, names: NameServer | None = None) -> HttpRunner:
-        self.runners.append(HttpRunner(HttpSettings(), Egress(allow), LIMIT, resolver=names))
+        self.runners.append(HttpRunner(HttpSettings(), Egress(allow), SystemClock(), LIMIT, resolver=names))
         return self.runners[-1]
 
 

@@ -82,7 +82,9 @@ def takes_merge_patch() -> dict[str, Any]:
     """What a merge of changes takes: some of a job's fields, or null to remove one."""
     schema = {
         "type": "object",
-        "properties": {name: {} for name in JobSpec.model_fields},
+        "properties": {
+            name: {"description": field.description} for name, field in JobSpec.model_fields.items()
+        },
         "additionalProperties": False,
         "examples": [{"schedule": "@hourly", "description": None}],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from fastapi import Depends, Header, Path, Query, Request
 from cronwell import errors
 from cronwell.api.services import Services
 from cronwell.control.idempotency import RequestKey
-from cronwell.model import instants
+from cronwell.model import instants, validation
 from cronwell.model.execution import State
 
 _ENTITY_TAG = re.compile(r'\s*(?:"(\d{1,10})"|(\d{1,10})|(\*))\s*', re.ASCII)
@@ -87,9 +86,7 @@ async def refuse_unknown_query(request: Request) -> None:
         return
     known = sorted(field.alias for field in request.scope["route"].dependant.query_params)
     problems = [
-        errors.FieldProblem(name[:100], "unknown query parameter", _nearest(name, known))
-        for name in dict.fromkeys(request.query_params)
-        if name not in known
+        _unknown_parameter(name, known) for name in dict.fromkeys(request.query_params) if name not in known
     ]
     if problems:
         raise errors.Invalid(problems)
@@ -123,8 +120,8 @@ def read_states(given: list[str] | None) -> tuple[State, ...] | None:
     states = dict.fromkeys(name.strip() for text in given for name in text.split(","))
     for name in states:
         if name not in _STATES:
-            raise errors.Invalid.field(
-                "state", f"{name[:40]!r} is not a state", accepted=_nearest(name, _STATES)
+            raise errors.Invalid(
+                [validation.unknown("state", f"{name[:40]!r} is not a state", name, _STATES)]
             )
     return tuple(State(name) for name in states)
 
@@ -163,8 +160,7 @@ def request_key(key: str | None, request: Request, body: dict[str, Any]) -> Requ
     return RequestKey.of(key, request.method.encode(), request.scope["path"].encode(), said)
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name[:64], known, 1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"one of {', '.join(known)}" if known else "no query parameters"
+def _unknown_parameter(name: str, known: list[str]) -> errors.FieldProblem:
+    if not known:
+        return errors.FieldProblem(name[:100], "unknown query parameter", "no query parameters")
+    return validation.unknown(name[:100], "unknown query parameter", name, known)

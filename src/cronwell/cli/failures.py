@@ -79,8 +79,9 @@ def explain(problem: Mapping[str, Any], sent: object = None) -> str:
     wrong = [each for each in problem.get("errors") or () if isinstance(each, Mapping)]
     lines = [title]
     for each in wrong:
-        accepted = f" (accepted: {each['accepted']})" if each.get("accepted") else ""
-        lines.append(f"  {each.get('field', 'body')}: {each.get('message', 'is not valid')}{accepted}")
+        message, accepted = str(each.get("message", "is not valid")), each.get("accepted")
+        advice = f" (accepted: {accepted})" if accepted and str(accepted) not in message else ""
+        lines.append(f"  {each.get('field', 'body')}: {message}{advice}")
         lines.extend(_pointed_at(sent, str(each.get("field", "")), each.get("column")))
     detail = problem.get("detail")
     # The detail of a document with fields is the same sentences in one line.

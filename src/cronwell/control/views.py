@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from cronwell.model.execution import Kind, Result, State
 from cronwell.model.job import JobSpec
@@ -22,7 +22,11 @@ def write_time(at: datetime) -> str:
     return text.replace("+00:00", "Z")
 
 
-Moment = Annotated[datetime, PlainSerializer(write_time, return_type=str)]
+Moment = Annotated[
+    datetime,
+    PlainSerializer(write_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
 T = TypeVar("T")
 
 

@@ -31,6 +31,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
 PAYLOAD_DEPTH = 32
+DURATION_EXAMPLES = ["30s", "1h30m", "PT15M"]
 RESERVED_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "idempotency-key", "traceparent"}
 )
@@ -50,7 +51,7 @@ Duration = Annotated[
     timedelta,
     BeforeValidator(_read_duration),
     PlainSerializer(durations.write, return_type=str),
-    WithJsonSchema({"type": "string", "description": durations.ACCEPTED, "examples": ["30s"]}),
+    WithJsonSchema({"type": "string", "description": durations.ACCEPTED, "examples": DURATION_EXAMPLES}),
 ]
 
 
@@ -75,11 +76,14 @@ class HttpTarget(Part):
     """Call a URL with a signed Standard Webhooks delivery; 2xx is success."""
 
     url: Annotated[str, StringConstraints(min_length=8, max_length=4096)]
+    """The whole address, with http or https; it goes out as it is written."""
     method: Literal["POST", "PUT", "PATCH", "GET", "DELETE"] = "POST"
+    """GET and DELETE carry no body, so they do not deliver the payload."""
     headers: dict[
         Annotated[str, StringConstraints(pattern=HEADER_PATTERN)],
         Annotated[str, StringConstraints(max_length=8192)],
     ] = Field(default_factory=dict, max_length=64)
+    """Headers to add. Those that Cronwell sets itself are refused."""
 
     @field_validator("url")
     @classmethod
@@ -125,7 +129,9 @@ class ShellTarget(Part):
         Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")],
         Annotated[str, StringConstraints(max_length=32_768)],
     ] = Field(default_factory=dict, max_length=128)
+    """Variables to add to the command's environment."""
     cwd: Annotated[str, StringConstraints(pattern=r"^/", max_length=4096)] | None = None
+    """The folder to run in, as an absolute path."""
 
     @model_validator(mode="after")
     def _refuse_null_bytes(self) -> ShellTarget:
@@ -139,14 +145,18 @@ class HandlerTarget(Part):
     """Call a Python function that a worker registered under this name."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.:-]{0,199}$")]
+    """The name under which the function is registered."""
 
 
 class Target(Part):
     """What an attempt calls: exactly one of the kinds."""
 
     http: HttpTarget | None = None
+    """A URL to call."""
     shell: ShellTarget | None = None
+    """A command to run."""
     handler: HandlerTarget | None = None
+    """A Python function to call."""
 
     @model_validator(mode="after")
     def _check_one(self) -> Target:
@@ -168,20 +178,28 @@ class OutcomeRule(Part):
     """What differs from the job's retry policy after one kind of outcome."""
 
     retry: Annotated[bool, Field(strict=True)] = True
+    """Whether to try again at all."""
     max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
+    """Attempts in all, in place of the policy's."""
     initial_delay: StrictDuration | None = None
+    """The wait before the first retry, in place of the policy's."""
 
 
 class RetryPolicy(Part):
     """How often, and after how long, a failed attempt is tried again."""
 
     max_attempts: Annotated[int, Field(ge=1, le=100, strict=True)] = 4
+    """Attempts in all, the first one included; 1 never retries."""
     backoff: Backoff = "exponential"
+    """How the wait grows from one retry to the next: doubled, by the same amount, or not at all."""
     initial_delay: StrictDuration = timedelta(seconds=10)
+    """The wait before the first retry."""
     max_delay: StrictDuration = timedelta(hours=1)
+    """The longest wait, up to 7d."""
     jitter: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
     """The share of each delay that is spread at random, so that a herd does not come back as one."""
     outcomes: dict[RetriedOutcome, OutcomeRule] = Field(default_factory=dict)
+    """What differs after one kind of outcome."""
 
     @model_validator(mode="after")
     def _check_delays(self) -> RetryPolicy:
@@ -203,7 +221,9 @@ class JobSpec(Part):
     """A job as its user defines it."""
 
     name: Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+    """Unique among the jobs that are not deleted."""
     description: Annotated[str, StringConstraints(max_length=2000)] | None = None
+    """For people."""
     schedule: str | dict[str, Any] | None = Field(
         default=None,
         description='Cron text, "@hourly", "every 15m", "in 5m", "at 2027-01-01T10:00:00Z", or an object. '
@@ -211,25 +231,37 @@ class JobSpec(Part):
         examples=["0 3 * * *", {"cron": "0 3 * * *", "timezone": "America/Los_Angeles"}],
     )
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    """The IANA zone of the schedule, such as Europe/Berlin; UTC where none is given, here or in the schedule."""
     window: Annotated[str, StringConstraints(min_length=1, max_length=32)] | None = None
+    """Spreads starts after each slot: a duration such as 10m, or a share of the time to the next slot such as 50%."""
     target: Annotated[Target, BeforeValidator(_read_target, json_schema_input_type=str | Target)]
     """What to call: one of the kinds, or a URL, which is an http POST to it."""
     payload: Any = None
+    """Any JSON, handed to the target with each attempt."""
     # Made by a function that always returns the same one: pydantic would copy a default, deeply, for each job it reads.
     retry: RetryPolicy = Field(default_factory=lambda: _DEFAULT_RETRY)
+    """When an attempt that did not succeed is tried again."""
     timeout: StrictDuration = timedelta(minutes=10)
+    """The longest that one attempt may take, from 1ms to 7d."""
     priority: Priority = "normal"
+    """Which executions workers take first when more is due than they can run."""
     pool: Annotated[str, StringConstraints(pattern=POOL_PATTERN)] = "default"
+    """The set of workers that runs it."""
     overlap: Literal["allow", "skip"] = "skip"
+    """`skip` skips a slot while an earlier execution is unfinished; `allow` runs them beside each other."""
     max_running: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
     """With `overlap: skip`: how many executions of the job may be unfinished at once (default 1)."""
     catch_up: Literal["none", "last", "all"] = "last"
+    """Which missed slots run after an outage: none, the newest, or all of them."""
     catch_up_window: StrictDuration | None = None
+    """How old a missed slot may be and still run. By default the time between two slots, one hour at most."""
     catch_up_limit: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 100
+    """With `catch_up: all`: the newest so many of the missed slots run."""
     tags: dict[
         Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")],
         Annotated[str, StringConstraints(max_length=256)],
     ] = Field(default_factory=dict, max_length=32)
+    """Names with values, to find jobs by."""
 
     @field_validator("timeout")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -31,15 +31,19 @@ def validate(model: type[M], raw: Mapping[str, object]) -> M:
         raise Invalid(sorted(problems, key=lambda problem: problem.field) + more) from None
 
 
+def unknown(field: str, message: str, name: str, known: Sequence[str]) -> FieldProblem:
+    """Report a name that is none of those `known`, with the nearest of them or else with all."""
+    if close := difflib.get_close_matches(name[:LONGEST_NAME], known, 1, cutoff=0.5):
+        return FieldProblem(field, f"{message}; did you mean {close[0]!r}?", close[0])
+    return FieldProblem(field, message, f"one of {', '.join(known)}")
+
+
 def _problem(model: type[BaseModel], raw: Mapping[str, object], details: ErrorDetails) -> FieldProblem:
     place = _place(raw, details)
     field = ".".join(place) or "body"
     kind = details["type"]
     if kind == "extra_forbidden":
-        known = sorted(_fields_at(model, place[:-1]))
-        close = difflib.get_close_matches(place[-1], known, 1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(known)}"
-        return FieldProblem(field, "unknown field", hint)
+        return unknown(field, "unknown field", place[-1], sorted(_fields_at(model, place[:-1])))
     if kind == "missing":
         return FieldProblem(field, "is required")
     message = details["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")

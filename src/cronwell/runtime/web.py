@@ -18,11 +18,22 @@ BACKLOG = 2048
 
 
 class WebServer(Service):
-    """Serves an application on a host and port; stops by finishing the requests that are under way."""
+    """Serves an application on a host and port; stops by finishing the requests that are under way.
 
-    def __init__(self, app: Any, host: str, port: int, *, drain: timedelta = timedelta(seconds=5)) -> None:
+    It listens from the moment it is made; where it cannot, the error names `setting` as what to change.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        host: str,
+        port: int,
+        *,
+        setting: str = "CRONWELL_PORT or --port",
+        drain: timedelta = timedelta(seconds=5),
+    ) -> None:
         super().__init__("web server", stop_deadline=drain + timedelta(seconds=5))
-        self._socket = _bind(host, port)
+        self._socket = _bind(host, port, setting)
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -57,7 +68,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, setting: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -68,7 +79,7 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise errors.ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another with CRONWELL_PORT or --port"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with {setting}"
         ) from None
     bound.setblocking(False)
     return bound

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -24,6 +23,7 @@ from yarl import URL
 from cronwell import config, durations, errors
 from cronwell.model.execution import Result
 from cronwell.model.job import HttpTarget
+from cronwell.runtime.clock import Clock
 from cronwell.targets import delivery, stopping
 from cronwell.targets.dns import CheckedResolver, SystemResolver
 from cronwell.targets.egress import Egress
@@ -44,6 +44,7 @@ class HttpRunner:
         self,
         settings: config.HttpSettings,
         egress: Egress,
+        clock: Clock,
         output_limit: int,
         *,
         resolver: AbstractResolver | None = None,
@@ -51,6 +52,7 @@ class HttpRunner:
     ) -> None:
         self._settings = settings
         self._egress = egress
+        self._clock = clock
         self._output_limit = output_limit
         self._asks = resolver
         self._tls = tls
@@ -87,7 +89,8 @@ class HttpRunner:
 
     async def _deliver(self, call: Call, target: HttpTarget) -> Outcome:
         session = self._session or self._open()
-        request = delivery.build(call, target, int(time.time()))
+        # Not the machine's time: receivers refuse a delivery whose timestamp is minutes off.
+        request = delivery.build(call, target, int(self._clock.now().timestamp()))
         response = await session.request(
             target.method,
             _read_url(target.url),
@@ -137,9 +140,8 @@ class HttpRunner:
 
     def _read_retry_after(self, response: aiohttp.ClientResponse) -> timedelta | None:
         text = response.headers.get("Retry-After", "").strip()
-        wait = read_retry_after(
-            text, sent_at=_read_date(response.headers.get("Date", "")) or datetime.now(UTC)
-        )
+        sent_at = _read_date(response.headers.get("Date", "")) or self._clock.now()
+        wait = read_retry_after(text, sent_at=sent_at)
         return None if wait is None else min(wait, self._settings.retry_after_cap)
 
     def _open(self) -> aiohttp.ClientSession:

@@ -231,17 +231,6 @@ where worker = $1
     and state = 'running'
     and cancel_requested_at is not null
 
--- name: unfinished
--- The executions of a job whose slot has come and that have not ended, newest first.
-select job_id, kind, slot
-from executions
-where tenant_id = $1
-    and job_id = $2
-    and slot <= $3
-    and state in ('pending', 'running', 'retrying')
-order by slot desc
-limit $4
-
 -- name: insert_execution
 -- Add an execution that was asked for, rather than scheduled.
 insert into executions (
@@ -307,8 +296,7 @@ where tenant_id = $1
 returning state, worker, ready_at, pool
 
 -- name: revive_execution
--- Give a dead letter, or an execution that was cancelled, a new set of attempts, by what its job is now. The fence goes
--- on from where it was.
+-- Give a dead letter, or what was cancelled, a new set of attempts, by what its job is now. The fence goes on growing.
 update executions
 set state = 'pending',
     attempt = 0,

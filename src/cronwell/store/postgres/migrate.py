@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
+
 from cronwell import errors
+from cronwell.runtime.clock import Clock
 from cronwell.runtime.postgres import Connection, Database
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -21,6 +25,7 @@ create table if not exists schema_migrations (
 """
 # Any number that is ours alone: every process that migrates takes the same lock.
 _LOCK = 0x43524F4E
+BELIEVED_FOR = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,9 @@ class Migration:
     version: int
     name: str
     sql: str
+
+    def __str__(self) -> str:
+        return f"{self.version:04d} ({self.name})"
 
     @property
     def checksum(self) -> str:
@@ -69,6 +77,35 @@ async def pending(database: Database, folder: Path = MIGRATIONS) -> list[Migrati
     """What `migrate` would apply."""
     async with database.transaction() as connection:
         return await _missing(connection, migrations(folder))
+
+
+class SchemaWatch:
+    """Tells whether the database still has every migration that this release knows.
+
+    A database may be put back to an older state under a running process. That it is complete is believed for a few
+    seconds, so that a probe may ask as often as it likes; that something is missing is not.
+    """
+
+    def __init__(self, database: Database, clock: Clock, folder: Path = MIGRATIONS) -> None:
+        self._database = database
+        self._clock = clock
+        self._known = migrations(folder)
+        self._believed_deadline = clock.monotonic()
+
+    async def missing(self) -> Migration | None:
+        """The first migration that the database lacks. Takes no lock, and so does not wait for one that is under way."""
+        if self._clock.monotonic() < self._believed_deadline:
+            return None
+        asked_at = self._clock.monotonic()
+        try:
+            rows = await self._database.fetch("select version from schema_migrations")
+        except asyncpg.UndefinedTableError:
+            rows = []
+        applied = {row["version"] for row in rows}
+        missing = next((each for each in self._known if each.version not in applied), None)
+        if missing is None:
+            self._believed_deadline = asked_at + BELIEVED_FOR.total_seconds()
+        return missing
 
 
 async def _missing(connection: Connection, known: list[Migration]) -> list[Migration]:

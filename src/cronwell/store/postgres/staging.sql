@@ -41,13 +41,16 @@ where cursors.tenant_id = moved.tenant_id
     and cursors.next_slot = moved.from_slot
 
 -- name: insert_skips
--- Note ranges of slots that are not run, with the reason.
+-- Note ranges of slots that are not run, with the reason. Of two that begin alike the longer one stays, with its count;
+-- none is known of a range without one.
 insert into skips (tenant_id, job_id, reason, from_slot, to_slot, slots, noted_at)
 select tenant_id, job_id, reason, from_slot, to_slot, slots, $7::timestamptz
 from unnest($1::integer[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::integer[])
     as ranges (tenant_id, job_id, reason, from_slot, to_slot, slots)
 on conflict (tenant_id, job_id, from_slot, reason) do update
-set to_slot = greatest(skips.to_slot, excluded.to_slot), noted_at = excluded.noted_at
+set to_slot = greatest(skips.to_slot, excluded.to_slot),
+    slots = case when excluded.to_slot >= skips.to_slot then excluded.slots else skips.slots end,
+    noted_at = excluded.noted_at
 
 -- name: lock_awaiting
 -- Cursors whose execution has ended, with when it did (null where retention has taken it), and their plan. An execution
@@ -67,7 +70,8 @@ limit $2
 for update of c skip locked
 
 -- name: finish_ended
--- Jobs without a further slot are finished once their last execution has ended; their cursors go. The job's state is
+-- Jobs without a further slot are finished once their last execution has ended; their cursors go. Executions are looked
+-- through from the newest, so that as long as the last one goes on its job's history is not read. The job's state is
 -- compared as text, so that a plan made while there were no jobs cannot go by the index of names, whose one column that
 -- fits is the tenant: it would read all jobs for each one that ends.
 with ended as (
@@ -75,12 +79,15 @@ with ended as (
     from cursors
     where next_slot is null
         and not is_held
-        and not exists (
-            select from executions
+        and (
+            select slot
+            from executions
             where executions.tenant_id = cursors.tenant_id
                 and executions.job_id = cursors.job_id
                 and executions.state in ('pending', 'running', 'retrying')
-        )
+            order by slot desc
+            limit 1
+        ) is null
     limit $1
     for update skip locked
 ),

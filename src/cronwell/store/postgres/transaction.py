@@ -124,7 +124,7 @@ class PostgresTransaction:
         return [touched_of(row) for row in rows]
 
     async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
-        rows = await self._connection.fetch(_EXECUTIONS["unfinished"], tenant_id, job_id, now, limit)
+        rows = await self._connection.fetch(_JOBS["unfinished"], tenant_id, job_id, now, limit)
         return [key_of(row) for row in rows]
 
     async def insert_execution(self, new: NewExecution) -> bool:

@@ -1,0 +1,39 @@
+"""What `cronwell up` tells the roles that it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from cronwell import config, errors
+from cronwell.config import Settings
+from cronwell.targets.egress import Egress
+from cronwell.up import role_settings
+
+
+def told(host: str, *allowed: str) -> Egress:
+    """The guard of a worker that was told its settings through its environment."""
+    settings = role_settings(dataclasses.replace(Settings(), host=host, egress_allow=allowed))
+    return Egress(config.read(config.as_environ(settings)).egress_allow)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.9", "::1", "localhost"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1"])
+def test_where_only_this_machine_reaches_the_api_targets_may_call_it(host: str, address: str) -> None:
+    told(host).check(address)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "cronwell.example.com"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_where_others_reach_the_api_targets_may_not_call_this_machine(host: str, address: str) -> None:
+    with pytest.raises(errors.EgressRefused):
+        told(host).check(address)
+
+
+def test_the_loopback_comes_on_top_of_what_the_operator_allows_and_brings_nothing_else() -> None:
+    guard = told("127.0.0.1", "10.1.0.0/16")
+    guard.check("10.1.2.3")
+    guard.check("127.0.0.1")
+    with pytest.raises(errors.EgressRefused):
+        guard.check("10.2.0.1")
