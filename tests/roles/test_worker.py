@@ -349,11 +349,15 @@ async def test_what_does_not_finish_within_the_drain_is_tried_again_elsewhere(ho
 
 async def test_a_worker_that_was_given_up_drops_its_attempts_and_enters_anew(house: House) -> None:
     began: list[int] = []
+    dropped: list[int] = []
 
     async def work(ctx: Context) -> str:
         began.append(ctx.fence)
         if ctx.fence == 1:
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                dropped.append(ctx.fence)
         return f"fence {ctx.fence}"
 
     house.registry.add(work, "work")
@@ -366,6 +370,7 @@ async def test_a_worker_that_was_given_up_drops_its_attempts_and_enters_anew(hou
         )
         await house.rescue().run_once()
         done = await house.until_state(key, State.SUCCEEDED)
+        assert dropped == [1]
     assert done.output == "fence 2"
 
 
