@@ -127,8 +127,11 @@ async def test_a_lost_attempt_is_tried_again_by_the_policy_of_its_job(house: Hou
     assert (await house.get(key)).state is State.FAILED
 
 
-async def test_a_lost_attempt_that_was_cancelled_is_not_tried_again(house: House) -> None:
-    await house.create(retry=QUICK)
+@pytest.mark.parametrize("attempts", [1, 4])
+async def test_a_lost_attempt_that_was_cancelled_is_neither_tried_again_nor_a_dead_letter(
+    house: House, attempts: int
+) -> None:
+    await house.create(retry={"max_attempts": attempts, **QUICK})
     key = await house.trigger()
     await house.claim(await house.enter(lease=SHORT))
     await house.executions.cancel(TENANT, str(key))
@@ -146,7 +149,10 @@ async def test_what_a_stopped_worker_left_behind_is_rescued(house: House) -> Non
     assert (await house.get(key)).state is State.RETRYING
 
 
-async def test_an_attempt_that_fails_after_its_cancel_is_not_tried_again(house: House) -> None:
+@pytest.mark.parametrize("attempts", [1, 4])
+async def test_an_attempt_that_fails_after_its_cancel_is_neither_tried_again_nor_a_dead_letter(
+    house: House, attempts: int
+) -> None:
     began = asyncio.Event()
 
     async def work(ctx: Context) -> None:
@@ -155,7 +161,7 @@ async def test_an_attempt_that_fails_after_its_cancel_is_not_tried_again(house: 
         raise ValueError("it broke while it was stopping")
 
     house.registry.add(work, "work")
-    await house.create(retry=QUICK)
+    await house.create(retry={"max_attempts": attempts, **QUICK})
     async with house.working():
         key = await house.trigger()
         await began.wait()

@@ -116,6 +116,39 @@ async def test_a_draining_worker_ends_by_force_a_target_that_does_not_listen(hou
     assert (attempt.result, attempt.error_kind) == (Result.WORKER_LOST, "worker_stopped")
 
 
+async def test_results_that_are_held_up_until_after_the_drain_are_still_written(house: House) -> None:
+    """One result waits in the database and the next one behind it, for longer than the drain may last."""
+    release = {"first": asyncio.Event(), "second": asyncio.Event()}
+    ended: list[str] = []
+    begun: list[str] = []
+
+    async def work(ctx: Context) -> None:
+        begun.append(ctx.job)
+        await release[ctx.job].wait()
+        ended.append(ctx.job)
+
+    house.registry.add(work, "work")
+    await house.create("first")
+    await house.create("second")
+    async with house.working(drain=MOMENT, cancel_grace=MOMENT) as stop:
+        first, second = await house.trigger("first"), await house.trigger("second")
+        await until(lambda: len(begun) == 2)
+        async with house.database.transaction() as connection:
+            await connection.execute("select from executions where slot = $1 for update", first.slot)
+            release["first"].set()
+            await until_async(lambda: _waits_for_a_lock(house))
+            release["second"].set()
+            await until(lambda: ended == ["first", "second"])
+            stop.set()
+
+            async def has_left() -> bool:
+                [worker] = await house.store.list_workers(house.clock.now() - timedelta(hours=1))
+                return worker.state == "stopped"
+
+            await until_async(has_left)
+    assert [(await house.get(key)).state for key in (first, second)] == [State.SUCCEEDED] * 2
+
+
 async def test_a_target_that_ignores_its_deadline_is_ended_by_force(house: House) -> None:
     deaf = Deaf()
     await house.create(timeout="100ms", retry={"max_attempts": 1})
