@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from cronwell.model.execution import Result, State
-from cronwell.store.port import Claimed, Ended
+from cronwell.store.port import Claimed, Ended, Report
 from cronwell.targets.handler import Context
 from tests.support.house import SECOND, TENANT, House
 from tests.support.waiting import until, until_async
@@ -63,6 +63,23 @@ async def test_a_lost_workers_executions_are_rescued_and_its_late_result_is_refu
     assert await house.store.complete([late]) == [None], "after it has ended"
     assert (done.output, done.fence) == ("the second", claim.fence + 1)
     assert (await house.get(key)).output == "the second"
+
+
+async def test_what_a_lost_worker_reports_or_hands_back_changes_nothing(house: House) -> None:
+    await house.create(retry=QUICK)
+    key = await house.trigger()
+    [lost] = await house.claim(await house.enter(lease=SHORT))
+    await _rescue(house)
+    await until(lambda: house.clock.now() > lost.ready_at + SECOND)
+    [claim] = await house.claim(await house.enter())
+    before = await house.get(key)
+    await house.store.report([Report(TENANT, key, lost.fence, house.clock.now(), '"zombie"')])
+    await house.store.hand_back([(TENANT, key, lost.fence)])
+    assert await house.get(key) == before
+    await house.store.report([Report(TENANT, key, claim.fence, house.clock.now(), '"mine"')])
+    await house.store.hand_back([(TENANT, key, claim.fence)])
+    after = await house.get(key)
+    assert (after.state, after.progress) == (State.RUNNING, '"mine"'), "what has started is not handed back"
 
 
 async def test_only_a_living_worker_may_claim_or_lengthen_its_lease(house: House) -> None:
@@ -147,6 +164,19 @@ async def test_what_a_stopped_worker_left_behind_is_rescued(house: House) -> Non
     await house.store.leave(worker.id, house.clock.now())
     assert await house.rescue().run_once() == 1
     assert (await house.get(key)).state is State.RETRYING
+
+
+async def test_what_was_cancelled_while_it_was_held_is_not_handed_back_to_run_elsewhere(house: House) -> None:
+    await house.create()
+    key = await house.trigger()
+    worker = await house.enter()
+    [claim] = await house.claim(worker)
+    await house.executions.cancel(TENANT, str(key))
+    await house.store.hand_back([(TENANT, key, claim.fence)])
+    assert await house.claim(await house.enter()) == []
+    await house.store.leave(worker.id, house.clock.now())
+    await house.rescue().run_once()
+    assert (await house.get(key)).state is State.CANCELLED
 
 
 @pytest.mark.parametrize("attempts", [1, 4])

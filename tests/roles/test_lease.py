@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,8 @@ from tests.support.waiting import until, until_async
 QUICK = {"initial_delay": "50ms", "max_delay": "50ms", "jitter": 0}
 LEASE = timedelta(seconds=6)
 HEARTBEAT = timedelta(milliseconds=200)
+MOMENT = timedelta(milliseconds=100)
+SOON: dict[str, Any] = {"lease": LEASE, "heartbeat": HEARTBEAT, "drain": MOMENT, "cancel_grace": MOMENT}
 
 
 @pytest.fixture
@@ -32,6 +36,16 @@ async def far_house(proxy: Proxy, house: House) -> AsyncIterator[House]:
     opened = await House.open(proxy.url, Settings(), house.clock)
     yield opened
     await opened.close()
+
+
+@contextlib.contextmanager
+def silence(proxy: Proxy) -> Iterator[None]:
+    """Nothing passes, and nobody is told."""
+    proxy.go_silent()
+    try:
+        yield
+    finally:
+        proxy.speak()
 
 
 async def test_a_worker_cut_off_stops_before_its_lease_ends_and_starts_nothing_after(
@@ -49,18 +63,17 @@ async def test_a_worker_cut_off_stops_before_its_lease_ends_and_starts_nothing_a
     far_house.registry.add(work, "work")
     far_house.registry.add(lambda: late.append(1), "later")
     await house.create()
-    async with far_house.working(lease=LEASE, heartbeat=HEARTBEAT, pre_claim=timedelta(seconds=20)):
+    async with far_house.working(**SOON, pre_claim=timedelta(seconds=20)):
         await house.until_state(await house.trigger(), State.RUNNING)
         job = await house.create("later", target={"handler": {"name": "later"}}, schedule="in 7s")
         [held] = await house.history(job)
         await house.until_state(held.key, State.RUNNING)
-        proxy.go_silent()
-        await until(lambda: stopped, within=10)
-        lease_until = await house.database.fetchval("select lease_until from workers")
-        assert house.clock.now() < lease_until
-        assert lease_until - stopped[0] < LEASE / 3
-        await until(lambda: house.clock.now() > held.ready_at + timedelta(milliseconds=300))
-        proxy.speak()
+        with silence(proxy):
+            await until(lambda: stopped, within=10)
+            lease_until = await house.database.fetchval("select lease_until from workers")
+            assert stopped[0] < lease_until
+            assert lease_until - stopped[0] < LEASE / 3
+            await until(lambda: house.clock.now() > held.ready_at + timedelta(milliseconds=300))
     assert late == []
 
 
@@ -83,7 +96,7 @@ async def test_what_a_cut_off_worker_dropped_is_tried_again_also_where_it_comes_
 
     far_house.registry.add(work, "work")
     await house.create(retry=QUICK)
-    async with far_house.working(lease=LEASE, heartbeat=HEARTBEAT):
+    async with far_house.working(**SOON):
         key = await house.trigger()
         await until(lambda: begun == [1])
 
@@ -91,9 +104,8 @@ async def test_what_a_cut_off_worker_dropped_is_tried_again_also_where_it_comes_
             return (await house.get(key)).started_at is not None
 
         await until_async(is_reported)
-        proxy.go_silent()
-        await dropped.wait()
-        proxy.speak()
+        with silence(proxy):
+            await until(dropped.is_set, within=10)
 
         async def is_done() -> bool:
             await house.rescue().run_once()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from cronwell.model.execution import Result, State
 from cronwell.targets.handler import Context
 from cronwell.targets.port import Call, Outcome, Signals
@@ -35,6 +37,21 @@ class Deaf:
                 raise
         assert self._at_force is not None
         return self._at_force
+
+    async def close(self) -> None:
+        pass
+
+
+class Fragile:
+    """A target that breaks when it is told to stop."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+
+    async def run(self, call: Call, signals: Signals) -> Outcome:
+        self.began.set()
+        await signals.cancelled.wait()
+        return Outcome(Result.FAILED, error="broken in the middle")
 
     async def close(self) -> None:
         pass
@@ -147,6 +164,18 @@ async def test_results_that_are_held_up_until_after_the_drain_are_still_written(
 
             await until_async(has_left)
     assert [(await house.get(key)).state for key in (first, second)] == [State.SUCCEEDED] * 2
+
+
+@pytest.mark.parametrize("attempts", [1, 4])
+async def test_a_target_that_fails_when_it_is_cancelled_is_cancelled(house: House, attempts: int) -> None:
+    fragile = Fragile()
+    await house.create(retry={"max_attempts": attempts, **QUICK})
+    async with house.working({"handler": fragile}):
+        key = await house.trigger()
+        await until(fragile.began.is_set)
+        await house.executions.cancel(TENANT, str(key))
+        done = await house.until_state(key, State.CANCELLED, State.FAILED, State.RETRYING)
+    assert (done.state, done.attempt) == (State.CANCELLED, 1)
 
 
 async def test_a_target_that_ignores_its_deadline_is_ended_by_force(house: House) -> None:

@@ -362,7 +362,7 @@ async def test_a_worker_that_was_given_up_drops_its_attempts_and_enters_anew(hou
 
     house.registry.add(work, "work")
     await house.create(retry=QUICK)
-    async with house.working(heartbeat=timedelta(milliseconds=100)):
+    async with house.working(heartbeat=timedelta(milliseconds=100), drain=timedelta(milliseconds=100)):
         key = await house.trigger()
         await until(lambda: began == [1])
         await house.database.execute(
