@@ -69,10 +69,12 @@ async def test_what_a_lost_worker_reports_or_hands_back_changes_nothing(house: H
     await house.create(retry=QUICK)
     key = await house.trigger()
     [lost] = await house.claim(await house.enter(lease=SHORT))
+    await house.store.report([Report(TENANT, key, lost.fence, house.clock.now(), None)])
     await _rescue(house)
     await until(lambda: house.clock.now() > lost.ready_at + SECOND)
     [claim] = await house.claim(await house.enter())
     before = await house.get(key)
+    assert before.started_at is None, "the next attempt has not started"
     await house.store.report([Report(TENANT, key, lost.fence, house.clock.now(), '"zombie"')])
     await house.store.hand_back([(TENANT, key, lost.fence)])
     assert await house.get(key) == before

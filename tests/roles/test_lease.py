@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from cronwell.config import Settings
 from cronwell.model.execution import State
 from cronwell.targets.handler import Context
+from cronwell.worker.lease import Lease
 from tests.support.house import House
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.waiting import until, until_async
@@ -21,7 +23,13 @@ QUICK = {"initial_delay": "50ms", "max_delay": "50ms", "jitter": 0}
 LEASE = timedelta(seconds=6)
 HEARTBEAT = timedelta(milliseconds=200)
 MOMENT = timedelta(milliseconds=100)
-SOON: dict[str, Any] = {"lease": LEASE, "heartbeat": HEARTBEAT, "drain": MOMENT, "cancel_grace": MOMENT}
+# The grace of a cancel is longer than the lease: what the lease demands is done without it.
+SOON: dict[str, Any] = {
+    "lease": LEASE,
+    "heartbeat": HEARTBEAT,
+    "drain": MOMENT,
+    "cancel_grace": timedelta(seconds=10),
+}
 
 
 @pytest.fixture
@@ -75,6 +83,21 @@ async def test_a_worker_cut_off_stops_before_its_lease_ends_and_starts_nothing_a
             assert lease_until - stopped[0] < LEASE / 3
             await until(lambda: house.clock.now() > held.ready_at + timedelta(milliseconds=300))
     assert late == []
+
+
+async def test_a_renewal_that_is_answered_late_is_trusted_from_when_it_was_asked_for(house: House) -> None:
+    settings = dataclasses.replace(house.settings.worker, lease=timedelta(seconds=3))
+    lease = Lease(house.store, house.clock, settings, ())
+    await lease.register()
+    async with house.database.transaction() as connection:
+        await connection.execute("select from workers for update")
+        renewal = asyncio.create_task(lease.renew(running=0, is_draining=False))
+        asked = house.clock.now()
+        await until(lambda: house.clock.now() > asked + timedelta(seconds=1.2))
+    assert await renewal
+    assert lease.is_trusted
+    await until(lambda: not lease.is_trusted)
+    assert house.clock.now() < await house.database.fetchval("select lease_until from workers")
 
 
 async def test_what_a_cut_off_worker_dropped_is_tried_again_also_where_it_comes_back_in_time(
