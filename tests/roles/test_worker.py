@@ -6,8 +6,6 @@ import asyncio
 import dataclasses
 from datetime import datetime, timedelta
 
-import pytest
-
 from cronwell.model.execution import Result, State
 from cronwell.store.port import ExecutionFilter
 from cronwell.targets.handler import Context
@@ -405,21 +403,27 @@ async def test_progress_is_written_with_the_heartbeat(house: House) -> None:
         await house.until_state(key, State.SUCCEEDED)
 
 
-@pytest.mark.parametrize("count", [500])
-async def test_many_at_once_stay_within_the_concurrency(house: House, count: int) -> None:
+async def test_many_at_once_stay_within_the_concurrency(house: House) -> None:
     together = most = 0
+    release = asyncio.Event()
 
     async def work() -> None:
         nonlocal together, most
         together += 1
         most = max(most, together)
-        await asyncio.sleep(0)
+        await release.wait()
         together -= 1
 
     house.registry.add(work, "work")
     await house.create(overlap="allow")
-    keys = [await house.trigger() for _ in range(count)]
-    async with house.working(concurrency=20):
+    keys = [await house.trigger() for _ in range(200)]
+    async with house.working(concurrency=20, poll=timedelta(milliseconds=20)):
+        await until(lambda: together == 20)
+        # Many looks for work later it is still as many.
+        full_since = house.clock.now()
+        await until(lambda: house.clock.now() > full_since + timedelta(milliseconds=500))
+        assert most == 20
+        release.set()
         for key in keys:
             await house.until_state(key, State.SUCCEEDED, within=30)
     assert most <= 20
