@@ -186,9 +186,16 @@ async def test_a_paused_job_does_not_start_what_its_worker_holds_after_the_answe
     starts: list[float] = []
     loop = asyncio.get_running_loop()
     house.registry.add(lambda: starts.append(loop.time()), "work")
-    async with house.working():
+    # Held from long before its instant, so that the pause always finds one that is.
+    async with house.working(pre_claim=3 * SECOND):
         job = await house.create(schedule="* * * * * *")
         await until(lambda: len(starts) >= 2)
+
+        async def holds_one() -> bool:
+            ahead = "select count(*) from executions where state = 'running' and ready_at > $1"
+            return bool(await house.database.fetchval(ahead, house.clock.now() + timedelta(milliseconds=300)))
+
+        await until_async(holds_one)
         await house.jobs.pause(TENANT, str(job))
         answered = loop.time()
         held = await house.database.fetchval("select count(*) from executions where state = 'pending'")
