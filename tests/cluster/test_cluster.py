@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cronwell.config import SchedulerSettings, Settings
 from cronwell.model.execution import Result, State
 from tests.support import tally
 from tests.support.house import SECOND, TENANT, House
 from tests.support.processes import Cluster, cluster
-from tests.support.waiting import until_async
+from tests.support.stalls import Event, skip_for, too_late, watching
+from tests.support.stalls import read as read_stalls
+from tests.support.waiting import until, until_async
 
 LEASE = timedelta(seconds=3)
+LOOK_AHEAD = timedelta(seconds=5)
+ON_TIME = 1.0
+
+
+@pytest.fixture
+async def house(migrated_url: str) -> AsyncIterator[House]:
+    """With the look-ahead of the processes: what lies beyond it is for them to stage, not for this one."""
+    scheduler = SchedulerSettings(look_ahead=LOOK_AHEAD)
+    opened = await House.open(migrated_url, Settings(scheduler=scheduler))
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture
 def started(migrated_url: str, tmp_path: Path) -> Iterator[Cluster]:
     with cluster(
         CRONWELL_DATABASE_URL=migrated_url,
-        CRONWELL_SCHEDULER_LOOK_AHEAD="5s",
-        CRONWELL_WORKER_LEASE="3s",
+        CRONWELL_SCHEDULER_LOOK_AHEAD=f"{LOOK_AHEAD.seconds}s",
+        CRONWELL_WORKER_LEASE=f"{LEASE.seconds}s",
         CRONWELL_WORKER_HEARTBEAT="500ms",
         CRONWELL_WORKER_IMPORTS="tests.support.tally",
         TALLY_FOLDER=str(tmp_path),
@@ -69,7 +83,7 @@ async def test_two_schedulers_and_three_workers_do_ten_thousand_executions_once_
     for _ in range(3):
         started.start("worker")
     await _living_workers(house, 3)
-    # Beyond the look-ahead of five seconds, so that the schedulers stage them and not this process.
+    # Beyond the look-ahead, so that the schedulers stage them and not this process.
     start = house.clock.now() + 20 * SECOND
     jobs = [
         _job(f"job-{n}", schedule={"at": (start + timedelta(milliseconds=n % 5000)).isoformat()})
@@ -77,6 +91,7 @@ async def test_two_schedulers_and_three_workers_do_ten_thousand_executions_once_
     ]
     made = await house.jobs.create_many(TENANT, jobs)
     assert all(each.error is None for each in made)
+    assert await house.database.fetchval("select count(*) from executions") == 0
     await _all_done(house, 10_000, within=120)
     ends = Counter(line.execution for line in tally.read(tmp_path) if line.event == "end")
     assert len(ends) == 10_000
@@ -99,24 +114,24 @@ async def test_the_death_of_the_scheduler_just_before_a_herd_costs_nothing(
     started.start("worker")
     await _living_workers(house, 1)
     await _staging(house)
-    instant = (house.clock.now() + 10 * SECOND).replace(microsecond=0)
+    # Beyond the look-ahead, so that the scheduler stages them and not this process.
+    instant = (house.clock.now() + 9 * SECOND).replace(microsecond=0)
     await house.jobs.create_many(
         TENANT, [_job(f"job-{n}", schedule={"at": instant.isoformat()}) for n in range(1000)]
     )
-
-    async def is_staged() -> bool:
-        count = await house.database.fetchval("select count(*) from executions")
-        return bool(count == 1000)
-
-    await until_async(is_staged, within=30)
-    scheduler.kill()
-    assert house.clock.now() < instant, "the scheduler died before the instant"
-    await _all_done(house, 1000, within=60)
-    starts = [line for line in tally.read(tmp_path) if line.event == "start"]
-    assert len(starts) == len({line.execution for line in starts}) == 1000
-    lateness = [line.at - instant.timestamp() for line in starts]
-    assert min(lateness) >= 0
-    assert max(lateness) < 5
+    assert await house.database.fetchval("select count(*) from executions") == 0
+    with watching(tmp_path / "stalls") as stalls:
+        await until(lambda: house.clock.now() > instant - SECOND, within=30)
+        scheduler.kill()
+        assert house.clock.now() < instant, "the scheduler died before the instant"
+        await _all_done(house, 1000, within=60)
+        starts = [line for line in tally.read(tmp_path) if line.event == "start"]
+        assert len(starts) == len({line.execution for line in starts}) == 1000
+        assert starts[0].at >= instant.timestamp()
+        events = [Event(line.execution, due=instant.timestamp(), happened=line.at) for line in starts]
+        failed, excused = too_late(events, ON_TIME, read_stalls(stalls))
+    assert failed == []
+    skip_for(excused[:3])
 
 
 async def test_a_killed_workers_attempt_is_tried_again_after_the_lease_with_a_higher_fence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -29,9 +30,11 @@ def port() -> int:
         return number
 
 
-async def test_a_worker_by_itself_may_not_call_its_own_machine(house: House, started: Cluster) -> None:
+async def test_a_worker_by_itself_may_not_call_its_own_machine(
+    house: House, started: Cluster, tmp_path: Path
+) -> None:
     started.start("worker")
-    async with receiving() as receiver:
+    with receiving(tmp_path / "receiver") as receiver:
         receiver.secret = await house.store.signing_secret(TENANT)
         await house.create(target=receiver.url)
         ended = await house.until_state(await house.trigger(), State.SUCCEEDED, State.FAILED, within=60)
@@ -39,9 +42,11 @@ async def test_a_worker_by_itself_may_not_call_its_own_machine(house: House, sta
         assert receiver.deliveries == []
 
 
-async def test_a_worker_by_itself_may_call_what_the_setting_allows(house: House, started: Cluster) -> None:
+async def test_a_worker_by_itself_may_call_what_the_setting_allows(
+    house: House, started: Cluster, tmp_path: Path
+) -> None:
     started.start("worker", CRONWELL_EGRESS_ALLOW="127.0.0.1")
-    async with receiving() as receiver:
+    with receiving(tmp_path / "receiver") as receiver:
         receiver.secret = await house.store.signing_secret(TENANT)
         await house.create(target=receiver.url)
         await house.until_state(await house.trigger(), State.SUCCEEDED, within=60)

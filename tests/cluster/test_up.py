@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 
 from tests.support.postgres import temporary_directory
 from tests.support.processes import Cluster, Process, cluster
-from tests.support.receiver import Receiver, receiving
+from tests.support.receiver import Delivery, Receiver, receiving
+from tests.support.stalls import Event, skip_for, too_late
 from tests.support.waiting import until, until_async
 
 READY = 60.0
+ON_TIME = 0.25
 
 
 @pytest.fixture
@@ -81,11 +84,11 @@ async def _up(started: Cluster, client: Client) -> Process:
 
 
 async def test_webhooks_arrive_on_the_instant_and_verify_and_survive_a_restart(
-    started: Cluster, port: int
+    started: Cluster, port: int, tmp_path: Path
 ) -> None:
     client = Client(port)
     process = await _up(started, client)
-    async with receiving() as receiver:
+    with receiving(tmp_path / "receiver") as receiver:
         receiver.secret = _secret(started)
         await client.call(
             "POST", "/v1/jobs", {"name": "once", "schedule": "in 2s", "target": f"{receiver.url}/once"}
@@ -95,8 +98,10 @@ async def test_webhooks_arrive_on_the_instant_and_verify_and_survive_a_restart(
             "/v1/jobs",
             {"name": "ticks", "schedule": "*/1 * * * * *", "target": f"{receiver.url}/ticks"},
         )
-        await until(lambda: len(receiver.deliveries) >= 6, within=30)
-        _check(receiver)
+        await until(lambda: len(receiver.deliveries) >= 10, within=30)
+        deliveries = receiver.deliveries[:10]
+        assert [each.headers["cronwell-job"] for each in deliveries].count("once") == 1
+        excused = await _check(receiver, client, deliveries)
         assert "Webhooks may call this machine" in process.output
         metrics = await _text(client, "/metrics")
         assert 'cronwell_attempts_total{result="succeeded",target="http"}' in metrics
@@ -110,9 +115,15 @@ async def test_webhooks_arrive_on_the_instant_and_verify_and_survive_a_restart(
         job = await client.call("GET", "/v1/jobs/name:ticks")
         assert (job["state"], job["schedule"]) == ("active", "*/1 * * * * *")
         assert (await client.call("GET", "/v1/jobs/name:once"))["state"] == "finished"
-        await until(lambda: len(receiver.deliveries) >= before + 3, within=30)
-        _check(receiver)
+        # What came due while nothing ran is delivered first, and late; from then on each is on the instant again.
+        await until(lambda: len(receiver.deliveries) > before, within=30)
+        again = receiver.deliveries[before].arrived
+        await until(lambda: sum(each.slot > again for each in receiver.deliveries) >= 5, within=30)
+        excused += await _check(
+            receiver, client, [each for each in receiver.deliveries if each.slot > again][:5]
+        )
         assert process.stop() == 0, process.output
+    skip_for(excused)
 
 
 async def test_a_killed_parent_takes_its_children_along_and_the_next_one_finds_everything(
@@ -135,10 +146,10 @@ async def test_a_killed_parent_takes_its_children_along_and_the_next_one_finds_e
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
 
 
-async def test_a_dead_role_is_started_again(started: Cluster, port: int) -> None:
+async def test_a_dead_role_is_started_again(started: Cluster, port: int, tmp_path: Path) -> None:
     client = Client(port)
     process = await _up(started, client)
-    async with receiving() as receiver:
+    with receiving(tmp_path / "receiver") as receiver:
         receiver.secret = _secret(started)
         await client.call(
             "POST",
@@ -167,21 +178,32 @@ async def test_a_second_up_on_the_same_data_says_who_has_it(started: Cluster, po
     assert first.stop() == 0
 
 
-def _check(receiver: Receiver) -> None:
-    """Every delivery verified, none early, none twice, and on the instant."""
+async def _check(receiver: Receiver, client: Client, deliveries: list[Delivery]) -> list[str]:
+    """Every delivery verified, none twice, none missing, and each of these on the instant: neither early nor late.
+
+    Returns those that were late only because the machine stood still.
+    """
     assert receiver.refused == []
     ids = [each.headers["webhook-id"] for each in receiver.deliveries]
     assert len(ids) == len(set(ids))
-    lateness = sorted(
-        each.lateness for each in receiver.deliveries if each.headers["cronwell-attempt"] == "1"
-    )
-    assert lateness[0] >= 0
-    assert lateness[len(lateness) // 2] < 0.25
     for each in receiver.deliveries:
         assert each.headers["idempotency-key"] == each.headers["webhook-id"] == each.body["execution"]
         assert set(each.body) == {"job", "execution", "slot", "attempt", "payload"}
         assert each.headers["cronwell-fence"] == each.headers["cronwell-attempt"]
         assert len(each.headers["traceparent"].split("-")) == 4
+    ticks = [each.slot for each in deliveries if each.headers["cronwell-job"] == "ticks"]
+    assert ticks == [ticks[0] + n for n in range(len(ticks))]
+    events = []
+    for each in deliveries:
+        assert each.headers["cronwell-attempt"] == "1"
+        execution = await client.call("GET", f"/v1/executions/{each.body['execution']}")
+        started_at = datetime.fromisoformat(execution["started_at"]).timestamp()
+        assert each.slot <= started_at <= each.arrived
+        told = f"{execution['id']}, started after {execution['lateness_ms']} ms"
+        events.append(Event(told, due=each.slot, happened=each.arrived))
+    failed, excused = too_late(events, ON_TIME, receiver.stalls)
+    assert failed == []
+    return excused
 
 
 async def _text(client: Client, path: str) -> str:

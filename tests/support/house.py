@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 
@@ -26,7 +26,7 @@ from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.staging import Staging
-from cronwell.store.port import Execution, ExecutionFilter, Store
+from cronwell.store.port import Claimed, Execution, ExecutionFilter, Store, Worker
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import HandlerRunner, Registry
 from cronwell.targets.port import TargetRunner
@@ -83,6 +83,30 @@ class House:
         """Trigger a job and return the execution's key."""
         answered = await self.executions.trigger(TENANT, f"name:{name}", **fields)
         return ExecutionKey.parse(orjson.loads(answered.body)["id"])
+
+    async def enter(self, lease: timedelta = timedelta(seconds=30)) -> Worker:
+        """Enter a worker that does nothing by itself: the test claims and completes in its name."""
+        now = self.clock.now()
+        worker = Worker(
+            id=uuid4(),
+            name="by hand",
+            state="active",
+            version="test",
+            pools=("default",),
+            handlers=(),
+            concurrency=10,
+            running=0,
+            started_at=now,
+            heartbeat_at=now,
+            lease_until=now + lease,
+        )
+        await self.store.register(worker)
+        return worker
+
+    async def claim(self, worker: Worker, limit: int = 10) -> list[Claimed]:
+        """Claim what is ready, of normal priority, in the name of a worker."""
+        now = self.clock.now()
+        return await self.store.claim(worker.id, "default", 1, ready_by=now, limit=limit, now=now)
 
     async def history(self, job: UUID | None = None, **where: Any) -> list[Execution]:
         """Executions, oldest slot first."""

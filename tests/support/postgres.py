@@ -30,6 +30,8 @@ UNSAFE_BUT_FAST = {
     "max_wal_size": "1GB",
 }
 
+# What the server has written survives its death without a flush, as long as the machine lives.
+SURVIVES_A_KILL = {"synchronous_commit": "on", "full_page_writes": "on"}
 
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 4 * 1024**3
@@ -50,10 +52,13 @@ def temporary_directory() -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_server() -> Iterator[EmbeddedPostgres]:
-    """A server of one's own, to stop and restart; it ends, and its data with it, after the block."""
+def temporary_server(**extra: str) -> Iterator[EmbeddedPostgres]:
+    """A server of one's own, to stop and restart; it ends, and its data with it, after the block.
+
+    `extra` overrides its settings: with SURVIVES_A_KILL, what was committed is there after it was killed.
+    """
     with temporary_directory() as directory:
-        server = EmbeddedPostgres(directory / "data", extra=UNSAFE_BUT_FAST)
+        server = EmbeddedPostgres(directory / "data", extra={**UNSAFE_BUT_FAST, **extra})
         server.start()
         try:
             yield server

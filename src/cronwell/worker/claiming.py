@@ -90,6 +90,9 @@ class Claiming:
             jobs = await self._catalog.look_up(claims)
             if self._lease.worker == worker and self._lease.is_trusted:
                 self._slots.hold(_known(claims, jobs))
+            else:
+                # The answer came when the lease was in doubt. If it is kept after all, these are ours and unknown to us.
+                self._is_uncertain = True
             await self._give_up([claim for claim, job in zip(claims, jobs, strict=True) if job is None])
         return claims
 

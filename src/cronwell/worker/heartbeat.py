@@ -22,14 +22,20 @@ class Heartbeat:
         self._settings = settings
         self._lease = lease
         self._slots = slots
+        self._has_dropped = False
+        """Attempts were stopped while the lease was in doubt: the database still takes them for ours."""
         self.is_draining = False
 
     async def beat(self) -> timedelta:
-        """Lengthen the lease; a worker that was given up drops everything and enters anew."""
+        """Lengthen the lease; a worker that was given up, or gave up its attempts, drops everything and enters anew."""
         is_kept = await self._lease.renew(running=len(self._slots), is_draining=self.is_draining)
         telemetry.running(len(self._slots))
-        if not is_kept:
+        if not is_kept or self._has_dropped:
             self._drop_all()
+            if is_kept:
+                # What was dropped stands under a name that lives on, and nobody would take it up: give up the name.
+                await self._lease.leave()
+            self._has_dropped = False
             if not self.is_draining:
                 await self._lease.register()
             return self._settings.heartbeat
@@ -67,4 +73,5 @@ class Heartbeat:
     def _drop_all(self) -> None:
         lost = self._slots.lose()
         if lost:
+            self._has_dropped = True
             telemetry.lease_lost(str(self._lease.worker), lost)

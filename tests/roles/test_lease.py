@@ -1,0 +1,213 @@
+"""A worker that cannot reach the database: it stops in time, starts nothing, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronwell.config import Settings
+from cronwell.model.execution import State
+from cronwell.targets.handler import Context
+from cronwell.worker.lease import Lease
+from tests.support.house import House
+from tests.support.proxy import Proxy, proxy_to
+from tests.support.waiting import until, until_async
+
+QUICK = {"initial_delay": "50ms", "max_delay": "50ms", "jitter": 0}
+LEASE = timedelta(seconds=6)
+HEARTBEAT = timedelta(milliseconds=200)
+MOMENT = timedelta(milliseconds=100)
+# The grace of a cancel is longer than the lease: what the lease demands is done without it.
+SOON: dict[str, Any] = {
+    "lease": LEASE,
+    "heartbeat": HEARTBEAT,
+    "drain": MOMENT,
+    "cancel_grace": timedelta(seconds=10),
+}
+
+
+@pytest.fixture
+async def proxy(migrated_url: str) -> AsyncIterator[Proxy]:
+    async with proxy_to(migrated_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def far_house(proxy: Proxy, house: House) -> AsyncIterator[House]:
+    """The same database, seen through the proxy."""
+    opened = await House.open(proxy.url, Settings(), house.clock)
+    yield opened
+    await opened.close()
+
+
+@contextlib.contextmanager
+def silence(proxy: Proxy) -> Iterator[None]:
+    """Nothing passes, and nobody is told."""
+    proxy.go_silent()
+    try:
+        yield
+    finally:
+        proxy.speak()
+
+
+async def test_a_worker_cut_off_stops_before_its_lease_ends_and_starts_nothing_after(
+    house: House, far_house: House, proxy: Proxy
+) -> None:
+    stopped: list[datetime] = []
+    late: list[int] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(house.clock.now())
+
+    far_house.registry.add(work, "work")
+    far_house.registry.add(lambda: late.append(1), "later")
+    await house.create()
+    async with far_house.working(**SOON, pre_claim=timedelta(seconds=20)):
+        await house.until_state(await house.trigger(), State.RUNNING)
+        job = await house.create("later", target={"handler": {"name": "later"}}, schedule="in 7s")
+        [held] = await house.history(job)
+        await house.until_state(held.key, State.RUNNING)
+        with silence(proxy):
+            await until(lambda: stopped, within=10)
+            lease_until = await house.database.fetchval("select lease_until from workers")
+            assert stopped[0] < lease_until
+            assert lease_until - stopped[0] < LEASE / 3
+            await until(lambda: house.clock.now() > held.ready_at + timedelta(milliseconds=300))
+    assert late == []
+
+
+async def test_a_renewal_that_is_answered_late_is_trusted_from_when_it_was_asked_for(house: House) -> None:
+    settings = dataclasses.replace(house.settings.worker, lease=timedelta(seconds=3))
+    lease = Lease(house.store, house.clock, settings, ())
+    await lease.register()
+    async with house.database.transaction() as connection:
+        await connection.execute("select from workers for update")
+        renewal = asyncio.create_task(lease.renew(running=0, is_draining=False))
+        asked = house.clock.now()
+        await until(lambda: house.clock.now() > asked + timedelta(seconds=1.2))
+    assert await renewal
+    assert lease.is_trusted
+    await until(lambda: not lease.is_trusted)
+    assert house.clock.now() < await house.database.fetchval("select lease_until from workers")
+
+
+async def test_what_a_cut_off_worker_dropped_is_tried_again_also_where_it_comes_back_in_time(
+    house: House, far_house: House, proxy: Proxy
+) -> None:
+    """The connection returns after the worker stopped its attempts and before anybody gave it up."""
+    begun: list[int] = []
+    dropped = asyncio.Event()
+
+    async def work(ctx: Context) -> str:
+        begun.append(ctx.fence)
+        if ctx.fence > 1:
+            return f"fence {ctx.fence}"
+        try:
+            await asyncio.Event().wait()
+        finally:
+            dropped.set()
+        return "never"
+
+    far_house.registry.add(work, "work")
+    await house.create(retry=QUICK)
+    async with far_house.working(**SOON):
+        key = await house.trigger()
+        await until(lambda: begun == [1])
+
+        async def is_reported() -> bool:
+            return (await house.get(key)).started_at is not None
+
+        await until_async(is_reported)
+        with silence(proxy):
+            await until(dropped.is_set, within=10)
+
+        async def is_done() -> bool:
+            await house.rescue().run_once()
+            return (await house.get(key)).state is State.SUCCEEDED
+
+        await until_async(is_done, within=LEASE.total_seconds() + 5)
+    done = await house.get(key)
+    assert (done.output, begun) == ("fence 2", [1, 2])
+
+
+async def test_a_claim_whose_answer_was_lost_is_returned_and_what_is_held_is_kept(
+    house: House, far_house: House, proxy: Proxy
+) -> None:
+    ran: list[tuple[str, int]] = []
+    far_house.registry.add(lambda ctx: ran.append((ctx.job, ctx.fence)), "work")
+    await house.create("held", pool="far", schedule="in 4s")
+    await house.create("lost", pool="far", priority="high")
+    [held] = await house.history()
+    async with far_house.working(pools=("far",), pre_claim=timedelta(seconds=10)):
+        await house.until_state(held.key, State.RUNNING)
+        # The name of the pool is in the claim's arguments: the claim happens, and its answer does not arrive.
+        proxy.cut_after = b"far"
+        lost = await house.trigger("lost")
+        await house.until_state(lost, State.RUNNING)
+        proxy.cut_after = None
+        done = await house.until_state(lost, State.SUCCEEDED)
+        assert done.attempt == 1
+        await house.until_state(held.key, State.SUCCEEDED)
+    assert sorted(ran) == [("held", 1), ("lost", done.fence)]
+    assert done.fence > 1
+
+
+async def test_a_claim_that_was_answered_when_the_lease_was_in_doubt_is_returned(house: House) -> None:
+    """The database stands still for nearly as long as the lease, and then answers everything."""
+    house.registry.add(lambda ctx: f"fence {ctx.fence}", "work")
+    await house.create(priority="high")
+    lease = timedelta(seconds=2)
+    async with house.working(lease=lease, heartbeat=HEARTBEAT):
+        async with house.database.transaction() as connection:
+            await connection.execute("lock table workers in access exclusive mode")
+            began = house.clock.now()
+            key = await house.trigger()
+
+            async def claim_waits() -> bool:
+                return bool(
+                    await house.database.fetchval(
+                        "select count(*) from pg_locks join pg_stat_activity using (pid) "
+                        "where not granted and query like '%alive%' and datname = current_database()"
+                    )
+                )
+
+            await until_async(claim_waits)
+            await until(lambda: house.clock.now() > began + lease)
+        done = await house.until_state(key, State.SUCCEEDED)
+    assert (done.attempt, done.output) == (1, "fence 2")
+
+
+async def test_results_that_could_not_be_written_are_written_when_the_database_is_back(
+    house: House, far_house: House, proxy: Proxy
+) -> None:
+    release = asyncio.Event()
+    begun: list[int] = []
+
+    async def work(ctx: Context) -> str:
+        begun.append(ctx.fence)
+        await release.wait()
+        return f"fence {ctx.fence}"
+
+    far_house.registry.add(work, "work")
+    await house.create(overlap="allow")
+    async with far_house.working():
+        keys = [await house.trigger() for _ in range(5)]
+        await until(lambda: len(begun) == 5)
+        # The output is in the arguments of what writes it: some results go in without an answer, and are sent again.
+        proxy.cut_after = b"fence 1"
+        release.set()
+        cut = proxy.connections
+        await until(lambda: proxy.connections > cut + 2)
+        proxy.cut_after = None
+        found = [await house.until_state(key, State.SUCCEEDED) for key in keys]
+        assert {each.output for each in found} == {"fence 1"}
+    assert begun == [1] * 5
