@@ -81,9 +81,9 @@ def run_worker(settings: Settings) -> int:
     return _run("worker", settings, _worker, is_hot=True)
 
 
-def migrate(settings: Settings) -> list[str]:
-    """Bring the schema up to date and return what was applied."""
-    telemetry.configure(settings.log, role="migrate")
+def migrate(settings: Settings, *, role: str = "migrate") -> list[str]:
+    """Bring the schema up to date and return what was applied; `role` is who does it, for the log."""
+    telemetry.configure(settings.log, role=role)
 
     async def go(url: str) -> list[str]:
         async with _database(settings, url, "migrate", is_hot=False) as database:
