@@ -198,6 +198,7 @@ COLD = [
     Guard("get_job", [1, job_id(7), NOON], {"j": (JOB,), **_STAGED}),
     Guard("find_job", [1, "job-0000007"], {"jobs": (way("jobs_name", "tenant_id", "name"),)}),
     Guard("lock_job", [1, job_id(7)], {"j": (JOB,), "cursors": (CURSOR,)}),
+    Guard("lock_late_cursor", [1, job_id(7)], {"cursors": (CURSOR,)}),
     Guard("keep_revision", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
     Guard(
         "list_jobs",
@@ -283,6 +284,7 @@ _CHANGES = (
     "get_job",
     "find_job",
     "lock_job",
+    "lock_late_cursor",
     "keep_revision",
     "set_job_state",
     "drop_staged",

@@ -60,6 +60,14 @@ where j.tenant_id = $1
     and j.id = $2
 for update of j
 
+-- name: lock_late_cursor
+-- The cursor that a job got while `lock_job` waited for it. Not waited for: whoever has it waits for the job.
+select next_slot, plan
+from cursors
+where tenant_id = $1
+    and job_id = $2
+for update nowait
+
 -- name: list_jobs
 -- Jobs by name, from behind the place where the last page ended. The page is cut before anything is looked up for it.
 select j.*, c.next_slot, c.plan, staged.ready_at as staged_at
