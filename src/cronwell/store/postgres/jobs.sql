@@ -195,7 +195,7 @@ where tenant_id = $1
         or (running_limit is null and state in ('pending', 'retrying'))
         or (running_limit is null and state = 'running')
     )
-returning state, ready_at, worker
+returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: rebase_open
 -- What is not finished goes on under the job's new revision, pool and priority.
@@ -210,7 +210,7 @@ where tenant_id = $1
         or (running_limit is null and state in ('pending', 'retrying'))
         or (running_limit is null and state = 'running')
     )
-returning state, ready_at, worker
+returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first.
