@@ -198,7 +198,6 @@ COLD = [
     Guard("get_job", [1, job_id(7), NOON], {"j": (JOB,), **_STAGED}),
     Guard("find_job", [1, "job-0000007"], {"jobs": (way("jobs_name", "tenant_id", "name"),)}),
     Guard("lock_job", [1, job_id(7)], {"j": (JOB,), "cursors": (CURSOR,)}),
-    Guard("lock_late_cursor", [1, job_id(7)], {"cursors": (CURSOR,)}),
     Guard("keep_revision", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
     Guard(
         "list_jobs",
@@ -276,7 +275,7 @@ COLD = [
 # These add rows, or read tables that stay small.
 UNGUARDED = {
     *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
-    *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span"),
+    *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes"),
 }
 
 # A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.
@@ -284,7 +283,6 @@ _CHANGES = (
     "get_job",
     "find_job",
     "lock_job",
-    "lock_late_cursor",
     "keep_revision",
     "set_job_state",
     "drop_staged",

@@ -44,6 +44,11 @@ where tenant_id = $1
     and name = $2
     and state <> 'deleted'
 
+-- name: await_changes
+-- Wait until nobody else changes a job. A statement of its own, so that the next one sees what they committed: one that
+-- waits for the job's row does not see the cursor that the job got meanwhile.
+select pg_advisory_xact_lock(hashtextextended('cronwell.job.' || $1::integer || '.' || $2::uuid, 0))
+
 -- name: lock_job
 -- One job by id, locked until the transaction ends; its cursor first, in the order that staging locks.
 with cursor as (
@@ -59,14 +64,6 @@ left join cursor on true
 where j.tenant_id = $1
     and j.id = $2
 for update of j
-
--- name: lock_late_cursor
--- The cursor that a job got while `lock_job` waited for it. Not waited for: whoever has it waits for the job.
-select next_slot, plan
-from cursors
-where tenant_id = $1
-    and job_id = $2
-for update nowait
 
 -- name: list_jobs
 -- Jobs by name, from behind the place where the last page ended. The page is cut before anything is looked up for it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -50,16 +49,9 @@ class PostgresTransaction:
         return ids
 
     async def lock_job(self, tenant_id: int, job_id: UUID) -> Job | None:
+        await self._connection.execute(_JOBS["await_changes"], tenant_id, job_id)
         row = await self._connection.fetchrow(_JOBS["lock_job"], tenant_id, job_id)
-        if row is None:
-            return None
-        job = job_of(row)
-        if job.plan is None:
-            # A statement that waited for the job does not see a cursor that was made meanwhile; the next one does.
-            late = await self._connection.fetchrow(_JOBS["lock_late_cursor"], tenant_id, job_id)
-            if late is not None:
-                return dataclasses.replace(job, next_slot=late["next_slot"], plan=late["plan"])
-        return job
+        return None if row is None else job_of(row)
 
     async def keep_revision(self, tenant_id: int, job_id: UUID, now: datetime) -> None:
         await self._connection.execute(_JOBS["keep_revision"], tenant_id, job_id, now)
