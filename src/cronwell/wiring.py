@@ -23,7 +23,7 @@ from cronwell.coordination.postgres import PostgresLeases
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
-from cronwell.runtime.service import Service, run_services
+from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.port import Chore
@@ -145,7 +145,7 @@ def _calm_collector() -> None:
 
 def _main(coroutine: Coroutine[Any, Any, Any]) -> Any:
     # uvloop is not made for every platform; it is an installation's extra speed, not its need.
-    return asyncio.run(coroutine) if _uvloop is None else _uvloop.run(coroutine)
+    return run_loop(coroutine, (_uvloop or asyncio).new_event_loop())
 
 
 def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
