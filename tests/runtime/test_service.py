@@ -33,7 +33,7 @@ def test_a_task_that_swallows_its_cancellation_does_not_keep_the_process(
     async def stubborn() -> None:
         while not ends.is_set():
             try:
-                await asyncio.sleep(FOREVER)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 continue
 
@@ -53,7 +53,7 @@ def test_what_is_left_is_cancelled_and_an_error_passes() -> None:
 
     async def tidy() -> None:
         try:
-            await asyncio.sleep(FOREVER)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             told.append("tidied")
             raise

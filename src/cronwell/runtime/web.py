@@ -16,6 +16,7 @@ from cronwell import errors
 from cronwell.runtime.service import Service
 
 BACKLOG = 2048
+PORT_SETTING = "CRONWELL_PORT or --port"
 
 
 class WebServer(Service):
@@ -30,7 +31,7 @@ class WebServer(Service):
         host: str,
         port: int,
         *,
-        setting: str = "CRONWELL_PORT or --port",
+        setting: str = PORT_SETTING,
         drain: timedelta = timedelta(seconds=5),
     ) -> None:
         super().__init__("web server", stop_deadline=drain + timedelta(seconds=5))
@@ -91,7 +92,7 @@ def wait_for_port(host: str, port: int, timeout: timedelta) -> None:
     port_deadline = time.monotonic() + timeout.total_seconds()
     while True:
         try:
-            _bind(host, port).close()
+            _bind(host, port, PORT_SETTING).close()
         except errors.ConfigError:
             if time.monotonic() > port_deadline:
                 raise
