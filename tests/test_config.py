@@ -164,6 +164,12 @@ def test_what_a_file_says_wrong_is_refused(text: str, told: str, tmp_path: Path)
     assert str(file) in message
 
 
+def test_a_file_is_utf_8_and_another_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "cronwell.toml"
+    file.write_bytes(b"\xff\xfe")
+    assert f"{file} is not TOML" in refusal(file=file)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "none.toml") in refusal(file=tmp_path / "none.toml")
     assert str(tmp_path / "none.toml") in refusal({"CRONWELL_CONFIG": str(tmp_path / "none.toml")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -184,6 +185,7 @@ Log = Callable[[], str]
 def log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Log]:
     """What was written to standard error, by a logger that is set up anew and forgotten afterwards."""
     monkeypatch.setattr(telemetry, "_log", structlog.get_logger("cronwell"))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
     yield lambda: capsys.readouterr().err
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
@@ -263,6 +265,19 @@ def test_a_failed_request_is_logged_with_its_trace_on_one_line(log: Log) -> None
     telemetry.request_failed(method="GET", path="/", error=caught.value)
     [text] = log().splitlines()
     assert "in fail" in json.loads(text)["exception"]
+
+
+def test_what_a_library_logs_is_one_line_of_json_too(log: Log) -> None:
+    telemetry.configure(LogSettings(format="json"), role="api")
+    logging.getLogger("some.library").warning("%s is odd", "this")
+    try:
+        raise ValueError("odd\nthing")
+    except ValueError:
+        logging.getLogger("some.library").exception("broken")
+    first, second = (json.loads(line) for line in log().splitlines())
+    assert first["event"] == "this is odd"
+    assert (first["logger"], first["level"], first["role"]) == ("some.library", "warning", "api")
+    assert "ValueError: odd" in second["exception"]
 
 
 def test_what_a_request_leads_to_carries_its_id(log: Log) -> None:

@@ -246,10 +246,10 @@ def _from_file(file: Path | None, leaves: Mapping[str, Field[Any]]) -> Iterator[
     if file is None:
         return
     try:
-        tree = tomllib.loads(file.read_text())
+        tree = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {file}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not TOML: {error}") from None
     for key, value in tree.items():
         pairs = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}

@@ -86,6 +86,17 @@ REQUESTS = Histogram(
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("cronwell")
 
 
+class _Foreign(logging.Handler):
+    """Gives what libraries log the same form as our own events: one line, however long its traceback."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            facts = {"exc_info": record.exc_info} if record.exc_info else {}
+            _log.log(record.levelno, record.getMessage(), logger=record.name, **facts)
+        except Exception:  # noqa: BLE001  # as logging has it: what cannot be logged does no harm
+            self.handleError(record)
+
+
 def configure(settings: LogSettings, *, role: str) -> None:
     """Set up logging for this process: text on a terminal, one JSON object a line elsewhere."""
     as_text = settings.format == "text" or (settings.format == "auto" and sys.stderr.isatty())
@@ -105,7 +116,9 @@ def configure(settings: LogSettings, *, role: str) -> None:
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(role=role)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    root = logging.getLogger()
+    if not any(isinstance(handler, _Foreign) for handler in root.handlers):
+        root.addHandler(_Foreign())
 
 
 def started(role: str, **facts: object) -> None:

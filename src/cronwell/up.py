@@ -20,19 +20,20 @@ from cronwell.config import Settings
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.service import Loop, Service, run_services
 from cronwell.runtime.supervisor import Child, watch_lifeline
-from cronwell.runtime.web import first_answer
+from cronwell.runtime.web import first_answer, wait_for_port
 
 ROLES = ("scheduler", "worker", "api")
 CHECK_POSTGRES = timedelta(seconds=1)
 READY_WITHIN = timedelta(seconds=60)
 LOOPBACK = ("127.0.0.0/8", "::1/128")
+# The API of an `up` that was killed may still be answering its last requests.
+PORT_WITHIN = timedelta(seconds=10)
 
 Say = Callable[[str], None]
 
 
 def run_up(settings: Settings, say: Say = print) -> int:
     """Run everything until a signal and return the exit code. `say` tells people what is going on."""
-    telemetry.configure(settings.log, role="up")
     embedded = None
     if not settings.database.url:
         say("Starting PostgreSQL …")
@@ -40,7 +41,9 @@ def run_up(settings: Settings, say: Say = print) -> int:
         url = embedded.start()
         settings = dataclasses.replace(settings, database=dataclasses.replace(settings.database, url=url))
     try:
-        for step in wiring.migrate(settings):
+        # Else another service on that port would answer for ours, and we would call ourselves ready.
+        wait_for_port(settings.host, settings.port, PORT_WITHIN)
+        for step in wiring.migrate(settings, role="up"):
             say(f"Migrated: {step}")
         return asyncio.run(_run(settings, embedded, say))
     finally:

@@ -24,7 +24,7 @@ from cronwell.coordination.postgres import PostgresLeases
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
-from cronwell.runtime.service import Service, run_services
+from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.port import Chore
@@ -82,9 +82,9 @@ def run_worker(settings: Settings) -> int:
     return _run("worker", settings, _worker, is_hot=True)
 
 
-def migrate(settings: Settings) -> list[str]:
-    """Bring the schema up to date and return what was applied."""
-    telemetry.configure(settings.log, role="migrate")
+def migrate(settings: Settings, *, role: str = "migrate") -> list[str]:
+    """Bring the schema up to date and return what was applied; `role` is who does it, for the log."""
+    telemetry.configure(settings.log, role=role)
 
     async def go(url: str) -> list[str]:
         async with _database(settings, url, "migrate", is_hot=False) as database:
@@ -146,7 +146,7 @@ def _calm_collector() -> None:
 
 def _main(coroutine: Coroutine[Any, Any, Any]) -> Any:
     # uvloop is not made for every platform; it is an installation's extra speed, not its need.
-    return asyncio.run(coroutine) if _uvloop is None else _uvloop.run(coroutine)
+    return run_loop(coroutine, (_uvloop or asyncio).new_event_loop())
 
 
 def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:

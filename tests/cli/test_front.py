@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -116,6 +117,31 @@ def test_python_m_is_the_command() -> None:
         env=_environ(),
     )
     assert done.stdout == f"cronwell {__version__}\n"
+
+
+def test_a_full_disk_is_told_in_one_line() -> None:
+    device = Path("/dev/full")
+    if not device.exists():
+        pytest.skip("this system has no /dev/full")
+    with device.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cronwell", "config", "show"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=_environ(),
+        )
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr == "Error: [Errno 28] No space left on device\n"
+
+
+def test_a_closed_output_is_no_failure() -> None:
+    script = f"exec {sys.executable} -m cronwell config show >&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], stderr=subprocess.PIPE, text=True, check=False, env=_environ()
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,19 @@ async def test_a_second_up_on_the_same_data_says_who_has_it(started: Cluster, po
     assert first.stop() == 0
 
 
+async def test_a_second_up_on_the_same_port_is_refused_and_stops_what_it_started(
+    started: Cluster, port: int, data_dir: Path
+) -> None:
+    """It would find the first one's API ready and call itself so."""
+    first = await _up(started, Client(port))
+    second = started.start("up", CRONWELL_DATA_DIR=str(data_dir.parent / "other"))
+    assert second.popen.wait(timeout=60) == 2, second.output
+    assert f"cannot listen on 127.0.0.1:{port}" in second.output
+    assert "is ready" not in second.output
+    assert "Stopped." in second.output
+    assert first.stop() == 0
+
+
 async def _check(receiver: Receiver, client: Client, deliveries: list[Delivery]) -> list[str]:
     """Every delivery verified, none twice, none missing, and each of these on the instant: neither early nor late.
 

@@ -187,6 +187,28 @@ async def test_only_what_failed_or_was_cancelled_is_revived(desk: Desk, store: S
     assert (kept.state, kept.cancel_requested_at) == (State.PENDING, None)
 
 
+async def test_a_slot_ahead_that_was_cancelled_is_revived_for_its_instant(desk: Desk, store: Store) -> None:
+    job = await desk.job()
+    [cancelled] = await desk.staged(job, NOON + MINUTE)
+    await store.cancel_execution(1, cancelled, NOON)
+    await store.revive_execution(1, cancelled, NOON)
+    assert (await desk.get(cancelled)).ready_at == NOON + MINUTE
+
+
+async def test_a_revival_waits_for_the_deletion_of_its_job_and_then_is_none(desk: Desk, store: Store) -> None:
+    job = await desk.job()
+    key = await desk.dead(job)
+    async with store.transaction() as transaction:
+        await transaction.lock_job(1, job.id)
+        reviving = asyncio.create_task(store.revive_execution(1, key, NOON))
+        for _ in range(50):
+            await store.ping()
+        await transaction.withhold_due(1, job.id, NOON, "deleted")
+        await transaction.set_job_state(1, job.id, "deleted", NOON)
+    assert await reviving is None
+    assert (await desk.get(key)).state is State.FAILED
+
+
 async def test_a_revived_one_may_be_retried_again_after_a_pause(desk: Desk, store: Store) -> None:
     job = await desk.job()
     claim = await desk.claimed(job)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from cronwell import errors
-from cronwell.store.port import Answer, Job, JobFilter, Store
+from cronwell.store.port import Answer, Cursor, Job, JobFilter, Store
 from tests.contract.desk import DAY, HOUR, MINUTE, NOON, SECOND, Desk, new_job, new_worker
 
 
@@ -153,6 +153,28 @@ async def test_a_locked_job_is_one_changers_at_a_time(desk: Desk, store: Store) 
     assert all(order[n].split()[0] == order[n + 1].split()[0] for n in range(0, 10, 2))
     async with store.transaction() as transaction:
         assert await transaction.lock_job(1, uuid4()) is None
+
+
+async def test_who_waited_for_a_job_sees_the_cursor_that_it_got_meanwhile(desk: Desk, store: Store) -> None:
+    """Else a pause would leave a job that was given its schedule in that moment to go on firing."""
+    job = await desk.job(plan=None, next_slot=None)
+    made = Cursor(1, job.id, 2, NOON, "plan")
+
+    async def wait_for_it() -> Job | None:
+        async with store.transaction() as transaction:
+            return await transaction.lock_job(1, job.id)
+
+    async with store.transaction() as transaction:
+        assert await transaction.lock_job(1, job.id) is not None
+        waiting = asyncio.create_task(wait_for_it())
+        for _ in range(50):
+            await store.ping()
+        assert not waiting.done()
+        await transaction.set_job_state(1, job.id, "active", NOON)
+        await transaction.put_cursor(made, NOON + HOUR, is_held=False)
+    seen = await waiting
+    assert seen is not None
+    assert (seen.plan, seen.next_slot) == ("plan", NOON + HOUR)
 
 
 @pytest.fixture

@@ -23,6 +23,51 @@ from tests.support.waiting import until
 FOREVER = 3600.0
 
 
+def test_a_task_that_swallows_its_cancellation_does_not_keep_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "LEFT_DEADLINE", timedelta(milliseconds=50))
+    ends = threading.Event()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def stubborn() -> None:
+        while not ends.is_set():
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def leave() -> str:
+        tasks.append(asyncio.create_task(stubborn()))
+        await asyncio.sleep(0)
+        return "left"
+
+    loop = asyncio.new_event_loop()
+    assert service.run_loop(leave(), loop) == "left"
+    assert loop.is_closed()
+    assert not tasks[0].done()
+
+
+def test_what_is_left_is_cancelled_and_an_error_passes() -> None:
+    told: list[str] = []
+
+    async def tidy() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("tidied")
+            raise
+
+    async def fail() -> None:
+        told.append(asyncio.create_task(tidy(), name="left").get_name())
+        await asyncio.sleep(0)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        service.run_loop(fail(), asyncio.new_event_loop())
+    assert told == ["left", "tidied"]
+
+
 def ignore(name: str, error: Exception, delay: float) -> None:
     """Report nothing."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from cronwell import errors
 from cronwell.runtime.service import run_services
-from cronwell.runtime.web import WebServer, first_answer
+from cronwell.runtime.web import WebServer, first_answer, wait_for_port
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -55,6 +57,17 @@ async def test_a_port_that_is_taken_is_named() -> None:
         WebServer(app, "127.0.0.1", first.port)
     stop.set()
     await running
+
+
+def test_a_port_that_becomes_free_is_waited_for_and_one_that_does_not_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(errors.ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
+            wait_for_port("127.0.0.1", port, timedelta(milliseconds=150))
+        threading.Timer(0.2, taken.close).start()
+        wait_for_port("127.0.0.1", port, timedelta(seconds=10))
 
 
 async def test_waiting_for_a_first_answer_ends_when_the_time_is_over() -> None:

@@ -275,7 +275,7 @@ COLD = [
 # These add rows, or read tables that stay small.
 UNGUARDED = {
     *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
-    *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span"),
+    *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes"),
 }
 
 # A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.

@@ -171,7 +171,11 @@ async def test_an_exception_that_cannot_be_shown_still_fails_the_attempt(bench: 
     assert (outcome.result, outcome.error_kind) == (Result.FAILED, "exception")
 
 
-@pytest.mark.parametrize("leave", [SystemExit, asyncio.CancelledError])
+class Unusual(BaseException):
+    """Neither an Exception nor one of Python's own."""
+
+
+@pytest.mark.parametrize("leave", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, Unusual])
 async def test_a_function_that_wants_to_leave_fails_its_attempt_only(
     bench: Bench, leave: type[BaseException]
 ) -> None:

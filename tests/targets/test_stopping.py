@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -82,6 +83,21 @@ async def test_waiting_ends_with_what_comes_first() -> None:
     asyncio.get_running_loop().call_soon(ending.set_result, None)
     assert await ended_or_stopped(ending, within()) is None
     assert await ended_or_stopped(ending, within(-1)) is None
+
+
+async def test_what_ended_while_the_loop_was_held_up_has_not_timed_out() -> None:
+    """A thread ends in time, but the loop hears of it in the same turn in which the deadline has passed."""
+    loop = asyncio.get_running_loop()
+    ending: asyncio.Future[None] = loop.create_future()
+
+    def held_up() -> None:
+        loop.call_soon(ending.set_result, None)
+        while time.monotonic() < signals.deadline:
+            pass
+
+    signals = within(0.02)
+    loop.call_soon(held_up)
+    assert await ended_or_stopped(ending, signals) is None
 
 
 async def test_a_watch_calls_once_and_not_after_it_was_closed() -> None:

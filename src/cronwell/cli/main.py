@@ -6,7 +6,9 @@ Each group of commands has a file of its own. What they need beyond Typer is imp
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +46,12 @@ class Front(TyperGroup):
             code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
             _tell(ctx, Failure(str(error), code))
             raise typer.Exit(code) from None
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _forget_unwritten()
+            _tell(ctx, Failure(str(error)))
+            raise typer.Exit(ExitCode.FAILED) from None
         except KeyboardInterrupt:
             # The shell's ^C stands on this line.
             print(file=sys.stderr)
@@ -64,6 +72,9 @@ app = typer.Typer(
 
 def run() -> None:
     """Run the command that the process was started with."""
+    # A process may be started with these closed.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - open as long as the process
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character still gets the rest of the line.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # typed as TextIO, is a TextIOWrapper
@@ -134,6 +145,13 @@ def _hoisted(args: list[str]) -> list[str]:
         (front if arg.startswith(tuple(f"{name}=" for name in _ANYWHERE)) else rest).append(arg)
         place += 1
     return [*front, *rest]
+
+
+def _forget_unwritten() -> None:
+    """Let what stdout still holds go nowhere: else Python tries, and fails, to write it once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _tell(context: Any, failure: Failure) -> None:

@@ -22,8 +22,9 @@ from cronwell.store.port import Cursor, Job, Move, Touched, Transaction
 
 FireMissed = Literal["none", "last", "all"]
 
-# A held execution starts on its worker's clock, which may be a little behind ours.
-_SETTLING = timedelta(milliseconds=20)
+# A held execution starts on its worker's clock, which may be a little behind ours; one that was due already starts once
+# its worker has heard that the claim succeeded and has looked up the job.
+_SETTLING = timedelta(milliseconds=50)
 
 
 def first_move(cursor: Cursor, *, now: datetime, settings: SchedulerSettings) -> Move | None:
@@ -115,8 +116,8 @@ def cursor_of(job: Job) -> Cursor | None:
 
 
 async def wait_until_started(touched: Iterable[Touched], clock: Clock) -> None:
-    """Wait until the executions that workers held for an instant ahead have started."""
-    held = [each.ready_at for each in touched if each.state is State.RUNNING]
+    """Wait until the executions that workers hold, for an instant ahead or just claimed, have started."""
+    held = [each.starts_at for each in touched if each.state is State.RUNNING]
     if held:
         wait = (max(held) - clock.now() + _SETTLING).total_seconds()
         if wait > 0:

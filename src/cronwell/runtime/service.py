@@ -19,17 +19,40 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 CANCEL_DEADLINE = timedelta(seconds=5)
+LEFT_DEADLINE = timedelta(seconds=2)
+T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 ErrorReport = Callable[[str, Exception, float], None]
 """Told of a failed round: the service's name, the error, and the seconds until the next try."""
+
+
+def run_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Run a coroutine to its end on a new loop, and close the loop.
+
+    As `asyncio.run` does, but tasks that are left and do not end when they are cancelled are left behind: a user's
+    function that swallows its cancellation cannot keep the process from ending.
+    """
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        try:
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left, timeout=LEFT_DEADLINE.total_seconds()))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            loop.close()
 
 
 class Service(ABC):

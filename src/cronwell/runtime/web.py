@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from cronwell import errors
 from cronwell.runtime.service import Service
 
 BACKLOG = 2048
+PORT_SETTING = "CRONWELL_PORT or --port"
 
 
 class WebServer(Service):
@@ -29,7 +31,7 @@ class WebServer(Service):
         host: str,
         port: int,
         *,
-        setting: str = "CRONWELL_PORT or --port",
+        setting: str = PORT_SETTING,
         drain: timedelta = timedelta(seconds=5),
     ) -> None:
         super().__init__("web server", stop_deadline=drain + timedelta(seconds=5))
@@ -83,6 +85,20 @@ def _bind(host: str, port: int, setting: str) -> socket.socket:
         ) from None
     bound.setblocking(False)
     return bound
+
+
+def wait_for_port(host: str, port: int, timeout: timedelta) -> None:
+    """Return when the port can be listened on; raises ConfigError where that is not so in time."""
+    port_deadline = time.monotonic() + timeout.total_seconds()
+    while True:
+        try:
+            _bind(host, port, PORT_SETTING).close()
+        except errors.ConfigError:
+            if time.monotonic() > port_deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 async def first_answer(host: str, port: int, path: str, timeout: timedelta) -> bool:

@@ -159,7 +159,8 @@ class Touched:
     """An unfinished execution that a change of its job reached."""
 
     state: State
-    ready_at: datetime
+    starts_at: datetime
+    """Its instant or, where it was claimed after that, when it was claimed: from then on its worker starts it."""
     worker: UUID | None
 
 

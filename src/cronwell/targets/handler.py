@@ -140,8 +140,10 @@ class HandlerRunner:
     async def _await(self, found: Handler, context: Context) -> Outcome:
         try:
             value = await found(context)
-        # SystemExit too: it is the function that wants to end, not the worker.
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a handler may raise anything
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        # SystemExit and KeyboardInterrupt too: it is the function that wants to end, not the worker.
+        except BaseException as error:  # noqa: BLE001  a handler may raise anything
             return _failed(error)
         return self._succeeded(value)
 

@@ -97,14 +97,20 @@ async def ended_or_stopped(ending: asyncio.Future[Any], signals: Signals) -> Res
     """Wait for `ending` to be done (None) or for the attempt to have to stop (why), whichever is first."""
     if ending.done():
         return None
-    first: asyncio.Future[Result | None] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    first: asyncio.Future[Result | None] = loop.create_future()
 
-    def stopped(reason: Result | None) -> None:
+    def stopped(reason: Result) -> None:
+        # One turn later: a loop that was held up may hear of the deadline before what ended long ahead of it.
+        loop.call_soon(settle, reason)
+
+    def settle(reason: Result) -> None:
         if not first.done():
-            first.set_result(reason)
+            first.set_result(None if ending.done() else reason)
 
     def ended(_: asyncio.Future[Any]) -> None:
-        stopped(None)
+        if not first.done():
+            first.set_result(None)
 
     watch = Watch(signals, stopped)
     ending.add_done_callback(ended)

@@ -89,10 +89,8 @@ class ExecutionRows:
             states[place - 1] = STATES[state]
         if len(rows) < len(ended):
             # Where a result came twice, the database answers for one of the two; it is the other's answer as well.
-            known = {
-                (e.key, e.fence): state for e, state in zip(ended, states, strict=True) if state is not None
-            }
-            return [known.get((e.key, e.fence)) for e in ended]
+            known = {_identity(e): state for e, state in zip(ended, states, strict=True) if state is not None}
+            return [known.get(_identity(e)) for e in ended]
         return states
 
     async def _succeed(self, ended: Sequence[Ended]) -> list[Row]:
@@ -251,3 +249,7 @@ def _containing(text: str | None) -> str | None:
         return None
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
+
+
+def _identity(ended: Ended) -> Claim:
+    return ended.tenant_id, ended.key, ended.fence

@@ -293,32 +293,31 @@ where tenant_id = $1
     and kind = $3
     and slot = $4
     and state in ('pending', 'retrying', 'running')
-returning state, worker, ready_at, pool
+returning state, worker, greatest(ready_at, claimed_at) as starts_at, pool
 
 -- name: revive_execution
--- Give a dead letter, or what was cancelled, a new set of attempts, by what its job is now. The fence goes on growing.
+-- Give a dead letter, or what was cancelled, a new set of attempts, by what its job is now; not before its slot. The fence
+-- goes on growing. The job is locked: its deletion finds the execution open again, or is seen here.
+with job as (
+    select revision, pool from jobs where tenant_id = $1 and id = $2 and state <> 'deleted' for share
+)
 update executions
 set state = 'pending',
     attempt = 0,
-    ready_at = $5,
+    ready_at = greatest($5, slot),
     worker = null,
-    claimed_at = null,
-    started_at = null,
-    finished_at = null,
+    claimed_at = null, started_at = null, finished_at = null,
     cancel_requested_at = null,
     is_last_attempt = false,
     reason = 'redriven',
-    revision = jobs.revision,
-    pool = jobs.pool
-from jobs
+    revision = job.revision,
+    pool = job.pool
+from job
 where executions.tenant_id = $1
     and executions.job_id = $2
     and executions.kind = $3
     and executions.slot = $4
     and executions.state in ('failed', 'cancelled')
-    and jobs.tenant_id = $1
-    and jobs.id = $2
-    and jobs.state <> 'deleted'
 returning executions.pool
 
 -- name: redrive

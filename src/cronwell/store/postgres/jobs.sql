@@ -45,6 +45,11 @@ where tenant_id = $1
     and name = $2
     and state <> 'deleted'
 
+-- name: await_changes
+-- Wait until nobody else changes a job. A statement of its own, so that the next one sees what they committed: one that
+-- waits for the job's row does not see the cursor that the job got meanwhile.
+select pg_advisory_xact_lock(hashtextextended('cronwell.job.' || $1::integer || '.' || $2::uuid, 0))
+
 -- name: lock_job
 -- One job by id, locked until the transaction ends; its cursor first, in the order that staging locks.
 with cursor as (
@@ -193,7 +198,7 @@ where tenant_id = $1
         or (running_limit is null and state in ('pending', 'retrying'))
         or (running_limit is null and state = 'running')
     )
-returning state, ready_at, worker
+returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: rebase_open
 -- What is not finished goes on under the job's new revision, pool and priority.
@@ -208,7 +213,7 @@ where tenant_id = $1
         or (running_limit is null and state in ('pending', 'retrying'))
         or (running_limit is null and state = 'running')
     )
-returning state, ready_at, worker
+returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first.

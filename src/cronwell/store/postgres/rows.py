@@ -64,7 +64,7 @@ def claimed_of(row: Row) -> Claimed:
 
 
 def touched_of(row: Row) -> Touched:
-    return Touched(STATES[row["state"]], row["ready_at"], row["worker"])
+    return Touched(STATES[row["state"]], row["starts_at"], row["worker"])
 
 
 def execution_of(row: Row) -> Execution:

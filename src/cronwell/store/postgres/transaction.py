@@ -50,6 +50,7 @@ class PostgresTransaction:
         return ids
 
     async def lock_job(self, tenant_id: int, job_id: UUID) -> Job | None:
+        await self._connection.execute(_JOBS["await_changes"], tenant_id, job_id)
         row = await self._connection.fetchrow(_JOBS["lock_job"], tenant_id, job_id)
         return None if row is None else job_of(row)
 
