@@ -127,6 +127,8 @@ STORE: dict[str, tuple[Reach, object]] = {
         lambda s, e: s.list_executions(OTHER, ExecutionFilter(text="boom"), None, 100),
         [],
     ),
+    "revision_at": (lambda s, e: s.revision_at(OTHER, e.job.id, NOON + DAY), None),
+    "skips_over": (lambda s, e: s.skips_over(OTHER, e.job.id, NOON), []),
     "list_attempts": (lambda s, e: s.list_attempts(OTHER, e.dead), []),
     "cancel_execution": (lambda s, e: s.cancel_execution(OTHER, e.pending, NOON), None),
     "cancel_execution, running": (lambda s, e: s.cancel_execution(OTHER, e.claim.key, NOON), None),
@@ -162,7 +164,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         None,
     ),
     "drop_cursor": (lambda t, e: t.drop_cursor(OTHER, e.job.id), None),
-    "drop_staged": (lambda t, e: t.drop_staged(OTHER, e.job.id, NOON - DAY), None),
+    "drop_staged": (lambda t, e: t.drop_staged(OTHER, e.job.id, NOON - DAY), 0),
     "withhold_due": (lambda t, e: t.withhold_due(OTHER, e.job.id, NOON, "theirs"), []),
     "rebase_open": (lambda t, e: t.rebase_open(e.as_other, 9, 0), []),
     "unfinished": (lambda t, e: t.unfinished(OTHER, e.job.id, NOON, 10), []),
@@ -182,7 +184,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 OF_ALL = {
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
-    *("finish_ended", "forget", "ping", "lock_due", "stage"),
+    *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage"),
 }
 
 

@@ -22,7 +22,7 @@ LARGE = ("executions", "attempts", "cursors", "jobs")
 _STORE = Path(cronwell.store.postgres.__file__).parent
 STATEMENTS = {
     name: sql
-    for file in ("jobs", "staging", "executions", "workers")
+    for file in ("accounts", "jobs", "staging", "executions", "workers")
     for name, sql in load_statements(_STORE / f"{file}.sql").items()
 }
 _COLUMN = re.compile(r"\(+(?:ROW\()?(\w+)(?:\)::\w+)? (?:=|<|>|<=|>=|@>|IS)")
@@ -116,7 +116,12 @@ HOT = [
         ],
         {},
     ),
-    Guard("move_cursors", [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS], {"cursors": (CURSOR,)}),
+    Guard(
+        "move_cursors",
+        [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS, _NONE, [False] * _COUNT, "2026b"],
+        {"cursors": (CURSOR,)},
+    ),
+    Guard("lock_awaiting", [NOON, 1000], {"c": (way("cursors_awaiting"),), "awaited": (KEY,)}),
     Guard(
         "claim",
         ["default", 1, NOON, worker_id(1), 1000, NOON],
@@ -270,12 +275,13 @@ COLD = [
     Guard("update_job", [1, job_id(7), "x", "active", "p", "http", "{}", "{}", NOON], {"jobs": (JOB,)}),
     Guard("set_job_state", [1, job_id(7), "paused", None, None, None, NOON], {"jobs": (JOB,)}),
     Guard("drop_cursor", [1, job_id(7)], {"cursors": (CURSOR,)}),
+    Guard("revision_at", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
 ]
 
 # These add rows, or read tables that stay small.
 UNGUARDED = {
     *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
-    *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes"),
+    *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
 }
 
 # A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.

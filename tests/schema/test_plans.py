@@ -119,6 +119,7 @@ DROPS = {
         index: f"drop index {index}"
         for index in (
             *("jobs_name", "jobs_deleted", "jobs_tags", "jobs_pause_ends", "cursors_due", "cursors_ended"),
+            "cursors_awaiting",
             *("executions_claimable", "executions_running", "executions_unfinished", "executions_dead"),
             "executions_recent",
         )

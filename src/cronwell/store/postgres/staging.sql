@@ -57,11 +57,16 @@ set to_slot = greatest(skips.to_slot, excluded.to_slot),
 -- that waits to be tried again has not ended.
 select c.tenant_id, c.job_id, c.revision, c.next_slot, c.plan, c.runs_left, e.finished_at
 from cursors as c
-left join executions as e
-    on e.tenant_id = c.tenant_id
-    and e.job_id = c.job_id
-    and e.kind = 'scheduled'
-    and e.slot = c.next_slot
+left join lateral (
+    -- Looked up one by one, by the whole key: with a plan from a time without executions it would read them all.
+    select awaited.state, awaited.finished_at
+    from executions as awaited
+    where awaited.tenant_id = c.tenant_id
+        and awaited.job_id = c.job_id
+        and awaited.kind = 'scheduled'
+        and awaited.slot = c.next_slot
+    limit 1
+) as e on true
 where c.awaits
     and not c.is_held
     and c.next_slot <= $1
