@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
-from cronwell import config, errors
+from cronwell import config, errors, up
 from cronwell.config import Settings
 from cronwell.targets.egress import Egress
 from cronwell.up import role_settings
@@ -37,3 +38,21 @@ def test_the_loopback_comes_on_top_of_what_the_operator_allows_and_brings_nothin
     guard.check("127.0.0.1")
     with pytest.raises(errors.EgressRefused):
         guard.check("10.2.0.1")
+
+
+def test_metrics_are_kept_in_memory_or_else_beside_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    settings = dataclasses.replace(Settings(), data_dir=data)
+    memory = tmp_path / "memory"
+    monkeypatch.setattr(up, "SHARED_MEMORY", memory)
+    assert up.metrics_place(settings) == data / "metrics", "there is no such memory here"
+    memory.mkdir()
+    found = up.metrics_place(settings)
+    assert found.parent == memory
+    assert found.stat().st_mode & 0o777 == 0o700
+    (found / "left over").touch()
+    assert up.metrics_place(settings) == found
+    assert list(found.iterdir()) == []

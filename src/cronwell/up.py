@@ -7,15 +7,17 @@ the roles drain at once, then PostgreSQL shuts down, so that nothing is cut off 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import shutil
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 
-from cronwell import config, telemetry, wiring
+from cronwell import config, errors, telemetry, wiring
 from cronwell.config import Settings
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.service import Loop, Service, run_services
@@ -25,6 +27,7 @@ from cronwell.runtime.web import first_answer, wait_for_port
 ROLES = ("scheduler", "worker", "api")
 CHECK_POSTGRES = timedelta(seconds=1)
 READY_WITHIN = timedelta(seconds=60)
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # ours alone: its name has our user and data directory in it
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 # The API of an `up` that was killed may still be answering its last requests.
 PORT_WITHIN = timedelta(seconds=10)
@@ -59,8 +62,20 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
     services: list[Service] = []
     if embedded is not None:
         services.append(_keep_running(embedded))
-    environ = {**os.environ, **config.as_environ(role_settings(settings)), **_metrics(settings)}
+    metrics = metrics_place(settings)
+    environ = {
+        **os.environ,
+        **config.as_environ(role_settings(settings)),
+        "PROMETHEUS_MULTIPROC_DIR": str(metrics),
+    }
     drain = settings.worker.drain + settings.worker.cancel_grace + timedelta(seconds=15)
+    refusals: list[int] = []
+
+    def refused(role: str, code: int) -> None:
+        say(f"The {role} cannot start; its message is above.")
+        refusals.append(code)
+        stop.set()
+
     children = [
         Child(
             role,
@@ -68,6 +83,7 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
             environ,
             on_death=telemetry.child_died,
             stop_deadline=drain,
+            on_refusal=refused,
         )
         for role in ROLES
     ]
@@ -78,7 +94,8 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
         await run_services(services, stop=stop, on_stop=lambda why: say(f"\nStopping ({why}): draining …"))
     finally:
         announcing.cancel()
-    return 0
+        shutil.rmtree(metrics, ignore_errors=True)
+    return refusals[0] if refusals else 0
 
 
 def role_settings(settings: Settings) -> Settings:
@@ -118,12 +135,22 @@ def _keep_running(embedded: EmbeddedPostgres) -> Loop:
     return Loop("PostgreSQL", poll, on_error=telemetry.service_failed)
 
 
-def _metrics(settings: Settings) -> dict[str, str]:
-    """Let the roles' processes share one set of metrics, which the API serves."""
-    folder = settings.data_dir / "metrics"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return {"PROMETHEUS_MULTIPROC_DIR": str(Path(folder).absolute())}
+def metrics_place(settings: Settings) -> Path:
+    """Make an empty folder where the roles' processes share one set of metrics, which the API serves.
+
+    They are mapped files that grow, and a process that touches such a page on a full disk is killed by the system. So they
+    are kept in memory where there is a place for that, and beside the data where there is none.
+    """
+    place = settings.data_dir.absolute()
+    name = f"cronwell-{os.getuid()}-{blake2b(bytes(place), digest_size=8).hexdigest()}"
+    for folder in (SHARED_MEMORY / name, place / "metrics"):
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=folder.parent == place)
+            break
+    else:
+        raise errors.ConfigError(f"cannot write to {place}")
+    return folder
 
 
 async def _announce(

@@ -239,3 +239,11 @@ def _command(pid: int) -> str:
 def _is_alive(pid: int) -> bool:
     command = _command(pid)
     return "cronwell" in command and "postgres" not in command.split(" ")[0]
+
+
+def test_an_up_whose_handlers_cannot_be_imported_says_so_and_ends(started: Cluster) -> None:
+    process = started.start("up", "--import", "no_such_module_of_mine")
+    assert process.popen.wait(timeout=READY) == 2, process.output
+    assert "no_such_module_of_mine" in process.output
+    assert "The worker cannot start" in process.output
+    assert "Stopped. All data is kept" in process.output

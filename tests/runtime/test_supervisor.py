@@ -77,6 +77,23 @@ async def test_a_child_that_is_asked_to_stop_ends_in_order_and_stays_away(tmp_pa
     assert deaths == []
 
 
+async def test_a_child_that_refuses_its_settings_is_not_started_again() -> None:
+    refusals: list[tuple[str, int]] = []
+    deaths: list[int] = []
+    child = Child(
+        "program",
+        [sys.executable, "-c", f"raise SystemExit({supervisor.REFUSED})"],
+        dict(os.environ),
+        on_death=lambda name, code, delay: deaths.append(code),
+        stop_deadline=timedelta(seconds=10),
+        on_refusal=lambda name, code: refusals.append((name, code)),
+    )
+    async with asyncio.timeout(20):
+        await child.run()
+    assert refusals == [("program", supervisor.REFUSED)]
+    assert deaths == []
+
+
 async def test_a_child_that_is_cancelled_is_killed(tmp_path: Path) -> None:
     child = Child(
         "program",

@@ -24,11 +24,14 @@ LONGEST_RESTART = 10.0
 # A child that has run for this long is taken to be sound: its next death starts the back-off anew.
 SOUND = 30.0
 
+# The exit code of a child that cannot work with its settings: starting it again would change nothing.
+REFUSED = 2
+
 DeathReport = Callable[[str, int, float], None]
 
 
 class Child(Service):
-    """One child process that is kept running."""
+    """One child process that is kept running. With `on_refusal`, one that refuses its settings at its start is not."""
 
     def __init__(
         self,
@@ -38,8 +41,10 @@ class Child(Service):
         *,
         on_death: DeathReport,
         stop_deadline: timedelta,
+        on_refusal: Callable[[str, int], None] | None = None,
     ) -> None:
         super().__init__(name, stop_deadline=stop_deadline)
+        self._on_refusal = on_refusal
         self._command = list(command)
         self._environ = dict(environ)
         self._on_death = on_death
@@ -57,7 +62,11 @@ class Child(Service):
             code = await self._run_once()
             if self._stopping.is_set():
                 return
-            delay = FIRST_RESTART if time.monotonic() - started > SOUND else min(delay * 2, LONGEST_RESTART)
+            is_sound = time.monotonic() - started > SOUND
+            if code == REFUSED and not is_sound and self._on_refusal is not None:
+                self._on_refusal(self.name, code)
+                return
+            delay = FIRST_RESTART if is_sound else min(delay * 2, LONGEST_RESTART)
             self._on_death(self.name, code, delay)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):

@@ -347,7 +347,7 @@ with dead as (
             )
         order by e.slot
         limit $6
-        for update of e skip locked
+        for update of e skip locked for share of j
     ) as oldest
 ),
 keys as (
