@@ -45,9 +45,9 @@ class Filter:
         return None
 
     def next_change(self, wall: datetime) -> datetime | None:
-        """The first later time on the clock's face at which `refusal` may answer otherwise."""
+        """The first later instant at which `refusal` may answer otherwise; None when there is none."""
         changes = [each.calendar.next_change(wall) for each in (*self.exclude, *self.only)]
-        return min((change for change in changes if change is not None), default=None)
+        return min((change.astimezone(UTC) for change in changes if change is not None), default=None)
 
     def is_open(self, day: date, zone: tzinfo) -> bool:
         """Whether a whole day is kept; asked only of calendars that consist of whole days."""

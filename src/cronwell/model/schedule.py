@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from uuid import UUID
 
@@ -119,10 +119,7 @@ class Schedule:
         if self.filter.refusal(wall) is None:
             return None
         change = self.filter.next_change(wall)
-        if change is None:
-            return HORIZON
-        at = zones.jump(change).at if zones.is_missing(change) else change.replace(fold=0).astimezone(UTC)
-        return at - _MICROSECOND
+        return HORIZON if change is None else change - _MICROSECOND
 
     def _next_moved(self, t: datetime, filter_: Filter) -> datetime | None:
         """The first slot after `t` once each has been moved to an open day: times of several days may meet on one."""

@@ -194,6 +194,10 @@ class SpecReader:
         except errors.Invalid as error:
             self.problems.add_all(error, given.path)
             return None
+        if not faces.can_match:
+            self.problems.add(
+                given.path, "it never fires: no date is what the rule asks for", "days that exist"
+            )
         return RuleTimes.of(faces, name, self._dst(dst.FIXED if faces.has_fixed_times else dst.FACE))
 
     def _dst(self, default: DstRule) -> DstRule:
