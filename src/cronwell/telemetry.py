@@ -243,6 +243,11 @@ def job_changed(change: str, *, job: str, name: str, **facts: object) -> None:
     _log.info(f"job {change}", job=job, name=name, **facts)
 
 
+def calendar_changed(name: str, *, revision: int) -> None:
+    """A calendar was written; revision 0: it was deleted."""
+    _log.info("calendar changed", calendar=name, revision=revision)
+
+
 def execution_changed(change: str, *, execution: str, **facts: object) -> None:
     _log.info(f"execution {change}", execution=execution, **facts)
 

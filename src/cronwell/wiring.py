@@ -16,6 +16,7 @@ from cronwell import errors, telemetry
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
+from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
@@ -27,6 +28,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import watch_lifeline
 from cronwell.runtime.web import WebServer
+from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
@@ -195,6 +197,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             executions=executions,
             outlook=Outlook(base.store, base.clock, base.jobs),
             explain=Explain(base.store, base.clock, base.jobs),
+            calendars=Calendars(base.store, base.clock),
             store=base.store,
             clock=base.clock,
             settings=base.settings,
@@ -213,6 +216,9 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
         Finishing(base.store, base.clock),
         Resuming(base.store, base.clock, base.jobs),
         Following(base.store, base.clock, base.settings.scheduler),
+        FollowingCalendars(
+            base.store, base.clock, base.settings.scheduler, Calendars(base.store, base.clock)
+        ),
     ]
     staging = Staging(base.store, base.clock, settings.scheduler)
     return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))

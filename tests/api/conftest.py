@@ -22,6 +22,10 @@ from tests.support import postgres
 EMPTY = "; ".join(
     f"delete from {table}"
     for table in (
+        "calendar_uses",
+        "calendars",
+        "overrides",
+        "backfills",
         "cursors",
         "job_revisions",
         "jobs",

@@ -20,6 +20,7 @@ from cronwell.api.app import create_app
 from cronwell.api.services import Services
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
+from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
@@ -181,6 +182,7 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         executions=Executions(store, bus, clock, settings, jobs),
         outlook=Outlook(store, clock, jobs),
         explain=Explain(store, clock, jobs),
+        calendars=Calendars(store, clock),
         store=store,
         clock=clock,
         settings=settings,

@@ -17,6 +17,7 @@ from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
     Answer,
     Attempt,
+    CalendarUse,
     Claimed,
     Execution,
     ExecutionFilter,
@@ -127,6 +128,11 @@ STORE: dict[str, tuple[Reach, object]] = {
         lambda s, e: s.list_executions(OTHER, ExecutionFilter(text="boom"), None, 100),
         [],
     ),
+    "put_calendar": (lambda s, e: s.put_calendar(OTHER, "closed", "{}", NOON, revision=None), 1),
+    "get_calendars": (lambda s, e: s.get_calendars(OTHER, ["closed"]), []),
+    "list_calendars": (lambda s, e: s.list_calendars(OTHER, None, 10), []),
+    "calendar_users": (lambda s, e: s.calendar_users(OTHER, "closed", 10), 0),
+    "drop_calendar": (lambda s, e: s.drop_calendar(OTHER, "closed"), False),
     "revision_at": (lambda s, e: s.revision_at(OTHER, e.job.id, NOON + DAY), None),
     "skips_over": (lambda s, e: s.skips_over(OTHER, e.job.id, NOON), []),
     "list_attempts": (lambda s, e: s.list_attempts(OTHER, e.dead), []),
@@ -176,6 +182,10 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         lambda t, e: t.record([move(e.as_other, [PlannedSlot(NOON, NOON, State.SKIPPED, "theirs")])], NOON),
         None,
     ),
+    "note_uses": (
+        lambda t, e: t.note_uses(OTHER, [e.job.id], [CalendarUse("closed", e.job.id, 1)]),
+        set(),
+    ),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
 }
@@ -184,7 +194,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 OF_ALL = {
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
-    *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage"),
+    *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),
 }
 
 

@@ -11,8 +11,9 @@ from cronwell.model.execution import Result, State
 from cronwell.store.port import ExecutionFilter
 from cronwell.targets.handler import Context
 from tests.support.house import SECOND, TENANT, House
-from tests.support.waiting import until, until_async
+from tests.support.waiting import until, until_async, until_blocking
 
+LONG = 60
 QUICK = {"initial_delay": "50ms", "max_delay": "50ms", "jitter": 0}
 
 
@@ -447,11 +448,13 @@ async def _is_past(house: House, at: float) -> bool:
 
 
 async def test_after_finish_counts_from_the_end_of_the_execution_before(house: House) -> None:
-    async def work() -> None:
-        await asyncio.sleep(0.7)
+    def work(ctx: Context) -> str:
+        # Long enough that the end is not the start: the next second has begun.
+        until_blocking(lambda: ctx.remaining() < LONG - 0.7, within=5)
+        return "done"
 
     house.registry.add(work, "work")
-    job = await house.create(schedule={"every": "1s", "after": "finish", "max_runs": 3})
+    job = await house.create(schedule={"every": "1s", "after": "finish", "max_runs": 3}, timeout=f"{LONG}s")
     chore = house.following()
     async with house.working():
 

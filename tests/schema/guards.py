@@ -22,7 +22,7 @@ LARGE = ("executions", "attempts", "cursors", "jobs")
 _STORE = Path(cronwell.store.postgres.__file__).parent
 STATEMENTS = {
     name: sql
-    for file in ("accounts", "jobs", "staging", "executions", "workers")
+    for file in ("accounts", "calendars", "jobs", "staging", "executions", "workers")
     for name, sql in load_statements(_STORE / f"{file}.sql").items()
 }
 _COLUMN = re.compile(r"\(+(?:ROW\()?(\w+)(?:\)::\w+)? (?:=|<|>|<=|>=|@>|IS)")
@@ -282,6 +282,9 @@ COLD = [
 UNGUARDED = {
     *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
+    # Calendars are few, and what follows them is found by their names.
+    *("put_calendar", "get_calendars", "list_calendars", "calendar_users", "drop_calendar"),
+    *("forget_uses", "note_uses", "outdated_uses"),
 }
 
 # A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.

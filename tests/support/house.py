@@ -15,6 +15,7 @@ import orjson
 from cronwell import telemetry
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import DatabaseSettings, Settings
+from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
@@ -23,6 +24,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
+from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.staging import Staging
@@ -51,6 +53,7 @@ class House:
         self.executions = Executions(self.store, self.bus, clock, settings, self.jobs)
         self.outlook = Outlook(self.store, clock, self.jobs)
         self.explain = Explain(self.store, clock, self.jobs)
+        self.calendars = Calendars(self.store, clock)
         self.registry = Registry()
 
     @classmethod
@@ -69,6 +72,9 @@ class House:
 
     def following(self) -> Following:
         return Following(self.store, self.clock, self.settings.scheduler)
+
+    def following_calendars(self) -> FollowingCalendars:
+        return FollowingCalendars(self.store, self.clock, self.settings.scheduler, self.calendars)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

@@ -10,10 +10,17 @@ from cronwell import __version__
 from cronwell.api import docs, openapi, problems
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
-from cronwell.api.routes import cluster, executions, health, jobs, schedules
+from cronwell.api.routes import calendars, cluster, executions, health, jobs, schedules
 from cronwell.api.services import Services
 
-ROUTERS = (jobs.router, executions.router, schedules.router, cluster.router, health.router)
+ROUTERS = (
+    jobs.router,
+    executions.router,
+    schedules.router,
+    calendars.router,
+    cluster.router,
+    health.router,
+)
 
 
 def create_app(services: Services) -> FastAPI:

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cronwell.config import Settings
+from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
@@ -28,6 +29,7 @@ class Services:
     executions: Executions
     outlook: Outlook
     explain: Explain
+    calendars: Calendars
     store: Store
     clock: Clock
     settings: Settings

@@ -75,8 +75,9 @@ class Client:
         """Send a change. With an Idempotency-Key it is sent once more when the connection is lost."""
         return self._exchange("POST", path, body=body, headers={"Idempotency-Key": key} if key else {})
 
-    def put(self, path: str, body: object, *, revision: int) -> Any:
-        return self._exchange("PUT", path, body=body, headers={"If-Match": f'"{revision}"'})
+    def put(self, path: str, body: object, *, revision: int | None = None) -> Any:
+        headers = {} if revision is None else {"If-Match": f'"{revision}"'}
+        return self._exchange("PUT", path, body=body, headers=headers)
 
     def patch(self, path: str, body: object, *, revision: int) -> Any:
         return self._exchange("PATCH", path, body=body, headers={"If-Match": f'"{revision}"'})

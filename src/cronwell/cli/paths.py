@@ -23,6 +23,10 @@ def dead_letter_path(execution_id: str) -> str:
     return f"/v1/dead-letters/{_quoted(execution_id)}"
 
 
+def calendar_path(name: str) -> str:
+    return f"/v1/calendars/{_quoted(name)}"
+
+
 def _quoted(text: str) -> str:
     # An argument that is not UTF-8 reaches us with its bytes escaped; the server may judge them.
     return quote(text, safe=":", errors="surrogateescape")

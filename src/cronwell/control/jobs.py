@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from cronwell import errors, telemetry
 from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
+from cronwell.control.calendars import Calendars, Known
 from cronwell.control.definitions import Definition, Kept, judge, warn
 from cronwell.control.drafts import as_stored, merge, new_job, priority_of, read_id
 from cronwell.control.idempotency import Answered, RequestKey, once
@@ -26,12 +27,13 @@ from cronwell.control.scheduling import (
     first_move,
     put_moved,
     resumption,
-    settle_past,
+    unstage,
     wait_until_started,
 )
 from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.planning import load_plan
+from cronwell.model.schedule import Schedule
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import (
     Cursor,
@@ -65,17 +67,19 @@ class Jobs:
         self._bus = bus
         self._clock = clock
         self._settings = settings
+        self._calendars = Calendars(store, clock)
 
     async def create(self, tenant_id: int, raw: Mapping[str, Any], key: RequestKey | None = None) -> Answered:
         """Add a job; its slots inside the look-ahead are staged in the same transaction."""
         workers = await self._store.list_workers(self._clock.now())
+        known = await self._calendars.known(tenant_id, [raw])
         made: list[tuple[JobView, Move | None]] = []
 
         async def act(transaction: Transaction) -> tuple[int, BaseModel]:
             now = self._clock.now()
-            definition = judge(raw, now=now, settings=self._settings)
+            definition = judge(raw, now=now, settings=self._settings, calendars=known.calendars)
             warnings = warn(definition, workers, now=now)
-            [created] = await self._insert(transaction, tenant_id, [definition], now, [warnings])
+            [created] = await self._insert(transaction, tenant_id, [definition], known, now, [warnings])
             if isinstance(created, errors.UserError):
                 raise created
             made.append(created)
@@ -90,20 +94,21 @@ class Jobs:
     async def create_many(self, tenant_id: int, raws: Sequence[Mapping[str, Any]]) -> list[Created]:
         """Add many jobs, each on its own merit; the results come in the order of the jobs."""
         now = self._clock.now()
+        known = await self._calendars.known(tenant_id, raws)
         results: list[Created | None] = [None] * len(raws)
         good: list[tuple[int, Definition]] = []
         for place, raw in enumerate(raws):
             await _give_way(place)
             try:
-                good.append((place, judge(raw, now=now, settings=self._settings)))
+                definition = judge(raw, now=now, settings=self._settings, calendars=known.calendars)
+                good.append((place, definition))
             except errors.UserError as error:
                 results[place] = Created(error=error)
         for start in range(0, len(good), BATCH):
             chunk = good[start : start + BATCH]
             async with self._store.transaction() as transaction:
-                made = await self._insert(
-                    transaction, tenant_id, [definition for _, definition in chunk], self._clock.now()
-                )
+                definitions = [definition for _, definition in chunk]
+                made = await self._insert(transaction, tenant_id, definitions, known, self._clock.now())
             moves: list[Move | None] = []
             for (place, _), created in zip(chunk, made, strict=True):
                 if isinstance(created, errors.UserError):
@@ -240,6 +245,7 @@ class Jobs:
         transaction: Transaction,
         tenant_id: int,
         definitions: Sequence[Definition],
+        known: Known,
         now: datetime,
         warnings: Sequence[list[str]] | None = None,
     ) -> list[tuple[JobView, Move | None] | errors.UserError]:
@@ -257,6 +263,18 @@ class Jobs:
         await transaction.record(
             [move for job, move in prepared if move is not None and job.id in added], now
         )
+        await self._note_uses(
+            transaction,
+            tenant_id,
+            {
+                job.id: definition.plan.schedule
+                for (job, _), definition in zip(prepared, definitions, strict=True)
+                if job.id in added
+                and definition.plan is not None
+                and definition.plan.schedule.filter is not None
+            },
+            known,
+        )
         results: list[tuple[JobView, Move | None] | errors.UserError] = []
         for place, (job, move) in enumerate(prepared):
             await _give_way(place)
@@ -272,8 +290,21 @@ class Jobs:
                 )
         return results
 
+    async def _note_uses(
+        self, transaction: Transaction, tenant_id: int, schedules: Mapping[UUID, Schedule], known: Known
+    ) -> None:
+        """Note which calendars jobs follow, so that a change of one reaches them."""
+        if not schedules:
+            return
+        uses = [use for job_id, schedule in schedules.items() for use in known.uses(job_id, schedule)]
+        there = await transaction.note_uses(tenant_id, list(schedules), uses)
+        for use in uses:
+            if use.calendar not in there:
+                raise errors.Conflict(f"the calendar {use.calendar!r} was deleted in this moment")
+
     async def _edit(self, tenant_id: int, reference: str, change: Any, revision: int | None) -> JobView:
         job = await self.find(tenant_id, reference)
+        known = await self._calendars.known(tenant_id, [change(orjson.loads(job.spec))])
         workers = await self._store.list_workers(self._clock.now())
         async with self._store.transaction() as transaction:
             locked = await self._locked(transaction, job)
@@ -281,12 +312,18 @@ class Jobs:
             now = self._clock.now()
             raw = orjson.loads(locked.spec)
             kept = Kept(raw, None if locked.plan is None else load_plan(locked.plan).schedule)
-            definition = judge(change(raw), now=now, settings=self._settings, kept=kept)
-            runs_left = await self._unstage(transaction, locked, now)
+            definition = judge(
+                change(raw), now=now, settings=self._settings, kept=kept, calendars=known.calendars
+            )
+            runs_left = await unstage(transaction, locked, now=now, settings=self._settings.scheduler)
             await transaction.keep_revision(tenant_id, locked.id, now)
             if definition.plan is None or kept.schedule != definition.plan.schedule:
                 runs_left = None if definition.plan is None else definition.plan.schedule.max_runs
             touched, move = await self._apply(transaction, locked, definition, now, runs_left)
+            schedule = None if definition.plan is None else definition.plan.schedule
+            if schedule != kept.schedule:
+                followed = [] if schedule is None else known.uses(locked.id, schedule)
+                await transaction.note_uses(tenant_id, [locked.id], followed)
         telemetry.job_changed("edited", job=str(locked.id), name=definition.spec.name)
         await self._announce([move])
         await wait_until_started(touched, self._clock)
@@ -327,14 +364,8 @@ class Jobs:
         self, transaction: Transaction, job: Job, reason: str, now: datetime
     ) -> tuple[int | None, list[Touched]]:
         """Keep what is staged from starting: how many runs are left, and what was reached."""
-        runs_left = await self._unstage(transaction, job, now)
+        runs_left = await unstage(transaction, job, now=now, settings=self._settings.scheduler)
         return runs_left, await transaction.withhold_due(job.tenant_id, job.id, now, reason)
-
-    async def _unstage(self, transaction: Transaction, job: Job, now: datetime) -> int | None:
-        """Take back the slots ahead; the runs that they would have been are left again."""
-        runs_left = await settle_past(transaction, job, now=now, settings=self._settings.scheduler)
-        dropped = await transaction.drop_staged(job.tenant_id, job.id, now)
-        return None if runs_left is None else runs_left + dropped
 
     async def _announce(self, moves: Iterable[Move | None]) -> None:
         """Tell workers of slots that are due before they would look by themselves."""

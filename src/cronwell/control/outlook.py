@@ -20,6 +20,7 @@ from cronwell.control.views import (
     next_fire_at,
 )
 from cronwell.model import zones
+from cronwell.model.calendars import Calendar
 from cronwell.model.describe import ClockChange, clock_changes, describe, warnings
 from cronwell.model.execution import State
 from cronwell.model.planning import load_plan
@@ -79,10 +80,11 @@ class Outlook:
         after: datetime | None,
         count: int,
         job: str = "",
+        calendars: Mapping[str, Calendar] | None = None,
     ) -> Preview:
         """What a schedule would do; nothing is stored. `H` is shown for a job of that name, the window for none."""
         now = after or self._clock.now()
-        parsed = parse(schedule, timezone=timezone, window=window, now=now, seed=job)
+        parsed = parse(schedule, timezone=timezone, window=window, now=now, seed=job, calendars=calendars)
         most = count if parsed.max_runs is None else min(count, parsed.max_runs)
         return Preview(
             slots=coming(parsed, _NO_JOB, now, most),

@@ -78,6 +78,15 @@ async def settle_past(
     return move.runs_left
 
 
+async def unstage(
+    transaction: Transaction, job: Job, *, now: datetime, settings: SchedulerSettings
+) -> int | None:
+    """Take back the slots ahead; the runs that they would have been are left again. Returns how many runs are left."""
+    runs_left = await settle_past(transaction, job, now=now, settings=settings)
+    dropped = await transaction.drop_staged(job.tenant_id, job.id, now)
+    return None if runs_left is None else runs_left + dropped
+
+
 async def put_moved(transaction: Transaction, move: Move) -> None:
     """Set the cursor to where a move leads."""
     cursor = dataclasses.replace(move.cursor, runs_left=move.runs_left)

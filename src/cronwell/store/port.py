@@ -18,6 +18,7 @@ from cronwell.store.records import (
     Answer,
     Attempt,
     Backlog,
+    CalendarUse,
     Claimed,
     Cursor,
     Definition,
@@ -26,6 +27,7 @@ from cronwell.store.records import (
     ExecutionFilter,
     Job,
     JobFilter,
+    KeptCalendar,
     Move,
     NewExecution,
     NewJob,
@@ -41,6 +43,7 @@ __all__ = [
     "Answer",
     "Attempt",
     "Backlog",
+    "CalendarUse",
     "Claimed",
     "Cursor",
     "Definition",
@@ -49,6 +52,7 @@ __all__ = [
     "ExecutionFilter",
     "Job",
     "JobFilter",
+    "KeptCalendar",
     "Move",
     "NewExecution",
     "NewJob",
@@ -124,6 +128,10 @@ class Transaction(Protocol):
         """Write the verdicts only; the caller sets the cursor itself."""
         ...
 
+    async def note_uses(self, tenant_id: int, jobs: Sequence[UUID], uses: Sequence[CalendarUse]) -> set[str]:
+        """Note what jobs follow, in place of what was noted; the calendars that are there come back."""
+        ...
+
     # idempotency
     async def recall(self, tenant_id: int, key: str) -> Answer | None:
         """What was answered to this key; another request with it waits until this transaction ends."""
@@ -154,6 +162,27 @@ class Store(Protocol):
 
     async def skips_over(self, tenant_id: int, job_id: UUID, at: datetime) -> list[Skip]:
         """The ranges of slots that were not run and reach over a time."""
+        ...
+
+    # calendars
+    async def put_calendar(
+        self, tenant_id: int, name: str, content: str, now: datetime, *, revision: int | None
+    ) -> int | None:
+        """Keep a calendar and return its revision; None where nothing changed, or `revision` is not the present one."""
+        ...
+
+    async def get_calendars(self, tenant_id: int, names: Sequence[str]) -> list[KeptCalendar]: ...
+    async def list_calendars(self, tenant_id: int, after: str | None, limit: int) -> list[KeptCalendar]: ...
+    async def calendar_users(self, tenant_id: int, name: str, most: int) -> int:
+        """How many jobs follow a calendar, counted up to `most`."""
+        ...
+
+    async def drop_calendar(self, tenant_id: int, name: str) -> bool:
+        """Forget a calendar; False where there is none, or a job follows it."""
+        ...
+
+    async def outdated_uses(self, limit: int) -> list[tuple[int, UUID]]:
+        """Jobs, with their tenants, that follow a calendar which has changed since they were planned."""
         ...
 
     # executions: what workers do

@@ -304,3 +304,23 @@ class Skip:
     to_slot: datetime
     slots: int | None
     noted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCalendar:
+    """A calendar as it is kept. `content` is what its user wrote, as JSON text."""
+
+    name: str
+    revision: int
+    content: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarUse:
+    """A job follows a calendar; its plan is made of this revision."""
+
+    calendar: str
+    job_id: UUID
+    revision: int

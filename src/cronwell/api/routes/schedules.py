@@ -10,7 +10,7 @@ from starlette.responses import Response
 from cronwell.api import openapi, parameters, schemas
 from cronwell.api.answers import json_answer
 from cronwell.api.bodies import Body
-from cronwell.api.services import Given
+from cronwell.api.services import TENANT, Given
 from cronwell.control.views import Preview
 from cronwell.model.validation import validate
 
@@ -25,6 +25,7 @@ router = APIRouter(tags=["schedules"], dependencies=parameters.STRICT, default_r
 async def preview_schedule(services: Given, raw: Body) -> Response:
     """Show what a schedule would do. Nothing is stored."""
     asked = validate(schemas.PreviewAsked, raw)
+    known = await services.calendars.known(TENANT, [{"schedule": asked.schedule}])
     # A thousand slots take up to 50 ms, too long to keep the event loop from others.
     shown = await asyncio.to_thread(
         services.outlook.preview,
@@ -34,5 +35,6 @@ async def preview_schedule(services: Given, raw: Body) -> Response:
         after=parameters.read_time("after", asked.after),
         count=asked.count,
         job=asked.job,
+        calendars=known.calendars,
     )
     return json_answer(shown)

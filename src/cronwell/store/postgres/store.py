@@ -13,6 +13,7 @@ import asyncpg
 from cronwell import errors
 from cronwell.runtime.postgres import Database, load_statements
 from cronwell.store.postgres.accounts import AccountReads
+from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.jobs import JobReads
 from cronwell.store.postgres.transaction import PostgresTransaction
@@ -27,7 +28,7 @@ _WORKERS = load_statements(_HERE / "workers.sql")
 LOCK_TIMEOUT = timedelta(milliseconds=300)
 
 
-class PostgresStore(JobReads, AccountReads, ExecutionRows, WorkerRows):
+class PostgresStore(JobReads, AccountReads, CalendarRows, ExecutionRows, WorkerRows):
     """Implements `store.port.Store`."""
 
     def __init__(self, database: Database) -> None:

@@ -1,0 +1,38 @@
+"""Give a job's present definition a new plan, where something that it depends on has changed: a calendar, or a zone's rules."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime
+
+from cronwell.config import SchedulerSettings
+from cronwell.control.scheduling import first_move, put_moved, unstage
+from cronwell.model.planning import load_plan
+from cronwell.model.schedule import Schedule
+from cronwell.store.port import Cursor, Job, Move, Transaction
+
+Change = Callable[[Schedule], Schedule]
+
+
+async def replan(
+    transaction: Transaction, job: Job, change: Change, *, now: datetime, settings: SchedulerSettings
+) -> Move | None:
+    """Plan a locked job anew, from now on. Its revision stays; slots that it has passed keep their verdicts."""
+    if job.plan is None or job.state not in ("active", "paused"):
+        return None
+    plan = load_plan(job.plan)
+    changed = dataclasses.replace(plan, schedule=change(plan.schedule))
+    if job.state == "paused":
+        held = Cursor(job.tenant_id, job.id, job.revision, now, changed.canonical(), job.runs_left)
+        await transaction.put_cursor(held, None, is_held=True)
+        return None
+    runs_left = await unstage(transaction, job, now=now, settings=settings)
+    cursor = Cursor(job.tenant_id, job.id, job.revision, now, changed.canonical(), runs_left)
+    move = first_move(cursor, now=now, settings=settings)
+    if move is None:
+        await transaction.put_cursor(cursor, None)
+    else:
+        await transaction.record([move], now)
+        await put_moved(transaction, move)
+    return move
