@@ -142,6 +142,10 @@ EVENTS: dict[str, Event] = {
         lambda: telemetry.job_changed("paused", job="1", name="nightly", note=None),
         {"level": "info", "event": "job paused", "job": "1", "name": "nightly", "note": None},
     ),
+    "calendar_changed": Event(
+        lambda: telemetry.calendar_changed("closed", revision=3),
+        {"level": "info", "event": "calendar changed", "calendar": "closed", "revision": 3},
+    ),
     "execution_changed": Event(
         lambda: telemetry.execution_changed("cancelled", execution="x-1", count=2),
         {"level": "info", "event": "execution cancelled", "execution": "x-1", "count": 2},

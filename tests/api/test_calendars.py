@@ -27,6 +27,12 @@ async def test_a_calendar_is_made_shown_listed_changed_and_deleted(api: Caller) 
     assert (await api.call("DELETE", "/v1/calendars/bavaria")).status == 404
 
 
+async def test_a_change_of_a_calendar_that_is_not_there_is_refused(api: Caller) -> None:
+    reply = await api.call("PUT", "/v1/calendars/nobody", GERMAN, headers={"If-Match": '"1"'})
+    assert reply.status == 412
+    assert (await api.get("/v1/calendars/nobody")).status == 404
+
+
 async def test_a_followed_calendar_is_not_deleted_and_previews_know_it(api: Caller) -> None:
     await api.call("PUT", "/v1/calendars/bavaria", GERMAN)
     schedule = {"cron": "0 9 25 12 *", "timezone": "Europe/Berlin", "exclude": "bavaria"}

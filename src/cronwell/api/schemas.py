@@ -76,23 +76,23 @@ class PreviewAsked(Asked):
 class CalendarGiven(Asked):
     """A set of times; a moment belongs to it when any of its parts contains it."""
 
-    dates: list[str] = Field(
-        default_factory=list, max_length=1000, examples=[["2026-12-24", "2026-12-28/2027-01-02"]]
+    dates: list[str] | None = Field(
+        default=None, max_length=1000, examples=[["2026-12-24", "2026-12-28/2027-01-02"]]
     )
     """Days, and ranges of days."""
-    rrules: list[str | dict[str, str]] = Field(default_factory=list, max_length=20)
+    rrules: list[str | dict[str, str]] | None = Field(default=None, max_length=20)
     """Days by rules of RFC 5545; `{"rule": …, "start": …}` where the rule is counted from a day."""
-    holidays: list[dict[str, str]] = Field(
-        default_factory=list, max_length=20, examples=[[{"country": "DE", "region": "BY"}]]
+    holidays: list[dict[str, str]] | None = Field(
+        default=None, max_length=20, examples=[[{"country": "DE", "region": "BY"}]]
     )
     """Public holidays of countries and their regions, by their ISO codes."""
-    hours: list[dict[str, str]] = Field(
-        default_factory=list, max_length=100, examples=[[{"days": "MON-FRI", "from": "09:00", "to": "17:30"}]]
+    hours: list[dict[str, str]] | None = Field(
+        default=None, max_length=100, examples=[[{"days": "MON-FRI", "from": "09:00", "to": "17:30"}]]
     )
     """Hours of each week."""
-    windows: list[dict[str, str]] = Field(default_factory=list, max_length=200)
+    windows: list[dict[str, str]] | None = Field(default=None, max_length=200)
     """Stretches of time: `{"from": …, "to": …}`, by the clock of the schedule's zone, or with offsets."""
-    description: Annotated[str, Field(max_length=2000)] = ""
+    description: Annotated[str, Field(max_length=2000)] | None = None
 
 
 class Deleted(View):

@@ -84,6 +84,10 @@ class Calendars:
         # In a thread: the first one with holidays loads their library, which takes a few tenths of a second.
         await asyncio.to_thread(calendars.parse, raw)
         content = orjson.dumps(raw, option=orjson.OPT_SORT_KEYS).decode()
+        if revision is not None and not await self._store.get_calendars(tenant_id, [name]):
+            raise errors.RevisionMismatch(
+                f"If-Match says revision {revision}, but there is no calendar {name!r}"
+            )
         kept = await self._store.put_calendar(tenant_id, name, content, self._clock.now(), revision=revision)
         found = await self._find(tenant_id, name)
         if kept is None and revision is not None and found.revision != revision:
