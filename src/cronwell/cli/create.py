@@ -79,7 +79,12 @@ def create(
 
 
 def warn(screen: Screen, answer: dict[str, Any]) -> None:
-    """Pass on what the server found remarkable."""
+    """Pass on what the server found remarkable, and what the clock's next changes do to the schedule."""
+    for change in answer.get("clock_changes") or ():
+        screen.remark(
+            f"{change['kind']}: at {change['local_before']} the clock shows {change['local_after']}; "
+            f"{change['effect']}"
+        )
     for warning in answer.get("warnings") or ():
         screen.remark(f"warning: {warning}", style="yellow")
 

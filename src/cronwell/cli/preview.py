@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cronwell.cli import times
+from cronwell.cli.create import warn
 from cronwell.cli.screen import Column, Screen
 from cronwell.cli.session import Json, session
 from cronwell.cli.sources import usage
@@ -65,13 +66,7 @@ def preview(
         return
     screen.line(found["description"], style="bold")
     screen.table(SLOT_COLUMNS, [slot_row(screen, each) for each in found["slots"]])
-    for change in found.get("clock_changes") or ():
-        screen.remark(
-            f"{change['kind']}: at {change['local_before']} the clock shows {change['local_after']}; "
-            f"{change['effect']}"
-        )
-    for warning in found.get("warnings") or ():
-        screen.remark(f"warning: {warning}", style="yellow")
+    warn(screen, found)
 
 
 def _read(schedule: str) -> str | dict[str, Any]:

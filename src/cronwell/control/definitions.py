@@ -11,7 +11,9 @@ import orjson
 
 from cronwell import errors
 from cronwell.config import Settings
+from cronwell.control.views import Remarks
 from cronwell.model.calendars import Calendar
+from cronwell.model.describe import ClockChange, clock_changes
 from cronwell.model.describe import warnings as schedule_warnings
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import Plan, plan_of
@@ -104,12 +106,14 @@ def check_payload(payload: object, settings: Settings) -> None:
         )
 
 
-def warn(definition: Definition, workers: Iterable[Worker], *, now: datetime) -> list[str]:
-    """What is allowed but may not be meant."""
+def remark(definition: Definition, workers: Iterable[Worker], *, now: datetime) -> Remarks:
+    """What is allowed but may not be meant, and what the clock's next changes do to the schedule."""
     spec = definition.spec
     found: list[str] = []
+    changes: list[ClockChange] = []
     if definition.plan is not None:
         found += schedule_warnings(definition.plan.schedule, now)
+        changes = clock_changes(definition.plan.schedule, now)
     living = [worker for worker in workers if worker.state == "active"]
     serving = [worker for worker in living if spec.pool in worker.pools]
     if not serving:
@@ -120,4 +124,4 @@ def warn(definition: Definition, workers: Iterable[Worker], *, now: datetime) ->
             f"no worker of the pool {spec.pool!r} has registered the handler {handler.name!r} yet; "
             "start one with `cronwell worker --import MODULE`"
         )
-    return found
+    return Remarks(found, changes)

@@ -18,7 +18,7 @@ from cronwell import errors, telemetry
 from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
 from cronwell.control.calendars import Calendars, Known
-from cronwell.control.definitions import Definition, Kept, judge, warn
+from cronwell.control.definitions import Definition, Kept, judge, remark
 from cronwell.control.drafts import as_stored, merge, new_job, priority_of, read_id
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.paging import read_cursor, write_cursor
@@ -30,7 +30,7 @@ from cronwell.control.scheduling import (
     unstage,
     wait_until_started,
 )
-from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
+from cronwell.control.views import JobDetail, JobView, Page, Remarks, job_detail, job_view
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule
@@ -78,8 +78,8 @@ class Jobs:
         async def act(transaction: Transaction) -> tuple[int, BaseModel]:
             now = self._clock.now()
             definition = judge(raw, now=now, settings=self._settings, calendars=known.calendars)
-            warnings = warn(definition, workers, now=now)
-            [created] = await self._insert(transaction, tenant_id, [definition], known, now, [warnings])
+            remarks = remark(definition, workers, now=now)
+            [created] = await self._insert(transaction, tenant_id, [definition], known, now, remarks)
             if isinstance(created, errors.UserError):
                 raise created
             made.append(created)
@@ -247,7 +247,7 @@ class Jobs:
         definitions: Sequence[Definition],
         known: Known,
         now: datetime,
-        warnings: Sequence[list[str]] | None = None,
+        remarks: Remarks | None = None,
     ) -> list[tuple[JobView, Move | None] | errors.UserError]:
         prepared: list[tuple[NewJob, Move | None]] = []
         for place, definition in enumerate(definitions):
@@ -279,7 +279,7 @@ class Jobs:
         for place, (job, move) in enumerate(prepared):
             await _give_way(place)
             if job.id in added:
-                shown = job_view(as_stored(job, move, now), warnings=warnings[place] if warnings else None)
+                shown = job_view(as_stored(job, move, now), remarks)
                 results.append((shown, move))
             else:
                 results.append(
@@ -328,7 +328,7 @@ class Jobs:
         await self._announce([move])
         await wait_until_started(touched, self._clock)
         view = await self._view(tenant_id, locked.id)
-        return view.model_copy(update={"warnings": warn(definition, workers, now=now)})
+        return view.model_copy(update=remark(definition, workers, now=now).fields())
 
     async def _apply(
         self,

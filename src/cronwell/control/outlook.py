@@ -10,18 +10,18 @@ from uuid import UUID
 
 from cronwell.control.jobs import Jobs
 from cronwell.control.views import (
-    ClockChangeView,
     ExecutionView,
     JobStatus,
     Preview,
     Upcoming,
     UpcomingSlot,
+    change_view,
     execution_view,
     next_fire_at,
 )
 from cronwell.model import zones
 from cronwell.model.calendars import Calendar
-from cronwell.model.describe import ClockChange, clock_changes, describe, warnings
+from cronwell.model.describe import clock_changes, describe, warnings
 from cronwell.model.execution import State
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule, effective_at, parse, slots
@@ -90,19 +90,8 @@ class Outlook:
             slots=coming(parsed, _NO_JOB, now, most),
             description=describe(parsed),
             warnings=warnings(parsed, now),
-            clock_changes=[_change_view(change) for change in clock_changes(parsed, now)],
+            clock_changes=[change_view(change) for change in clock_changes(parsed, now)],
         )
-
-
-def _change_view(change: ClockChange) -> ClockChangeView:
-    zone = zones.find(change.timezone)
-    return ClockChangeView(
-        at=change.at,
-        kind=change.kind,
-        local_before=(change.at + change.before).replace(tzinfo=None).isoformat(timespec="minutes"),
-        local_after=change.at.astimezone(zone).replace(tzinfo=None).isoformat(timespec="minutes"),
-        effect=change.effect,
-    )
 
 
 def _begun_at(execution: ExecutionView) -> datetime:

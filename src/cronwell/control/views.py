@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
@@ -9,6 +11,8 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from cronwell.model import zones
+from cronwell.model.describe import ClockChange
 from cronwell.model.execution import Kind, Result, State
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import load_plan
@@ -112,6 +116,18 @@ class ExecutionDetail(ExecutionView):
     timeline: list[TimelineEntry] = Field(default_factory=list)
 
 
+class ClockChangeView(View):
+    """A coming change of the zone's clock, and what the schedule does there."""
+
+    at: Moment
+    kind: Literal["gap", "fold"]
+    local_before: str
+    """What the clock would have shown at that instant."""
+    local_after: str
+    """What it shows."""
+    effect: str
+
+
 class JobView(JobSpec):
     """A job: its definition as it was given, with defaults filled in, and where it stands."""
 
@@ -128,6 +144,8 @@ class JobView(JobSpec):
     deleted_at: Moment | None = None
     warnings: list[str] = Field(default_factory=list)
     """What is allowed but may not be meant. Told when a job is created or edited."""
+    clock_changes: list[ClockChangeView] = Field(default_factory=list)
+    """The next two changes of the clock in the schedule's zone, and what it does there. Told like warnings."""
 
 
 class JobDetail(JobView):
@@ -161,18 +179,6 @@ class Upcoming(View):
     items: list[UpcomingSlot]
 
 
-class ClockChangeView(View):
-    """A coming change of the zone's clock, and what the schedule does there."""
-
-    at: Moment
-    kind: Literal["gap", "fold"]
-    local_before: str
-    """What the clock would have shown at that instant."""
-    local_after: str
-    """What it shows."""
-    effect: str
-
-
 class Preview(View):
     slots: list[UpcomingSlot]
     description: str
@@ -194,8 +200,33 @@ class WorkerView(View):
     heartbeat_at: Moment
 
 
-def job_view(job: Job, *, warnings: list[str] | None = None) -> JobView:
-    return JobView.model_validate(_job_fields(job) | {"warnings": warnings or []})
+def job_view(job: Job, remarks: Remarks | None = None) -> JobView:
+    return JobView.model_validate(_job_fields(job) | (remarks or Remarks()).fields())
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """What to tell whoever has just written a definition."""
+
+    warnings: Sequence[str] = ()
+    clock_changes: Sequence[ClockChange] = ()
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "warnings": list(self.warnings),
+            "clock_changes": [change_view(each) for each in self.clock_changes],
+        }
+
+
+def change_view(change: ClockChange) -> ClockChangeView:
+    zone = zones.find(change.timezone)
+    return ClockChangeView(
+        at=change.at,
+        kind=change.kind,
+        local_before=(change.at + change.before).replace(tzinfo=None).isoformat(timespec="minutes"),
+        local_after=change.at.astimezone(zone).replace(tzinfo=None).isoformat(timespec="minutes"),
+        effect=change.effect,
+    )
 
 
 def job_detail(job: Job, latest: list[Execution]) -> JobDetail:
