@@ -120,6 +120,38 @@ GOLDEN = [
     ("*/30 9 30 12 *", "Pacific/Apia", "2011-12-29T12:00Z", ["2012-12-29T19:00Z"]),
     # No change at all, an odd offset.
     ("0 6 * * *", "Asia/Kathmandu", "2027-01-01T00:15Z", ["2027-01-02T00:15Z"]),
+    # Ireland's summer time is its standard time and winter is the exception; the clock does what London's does.
+    ("30 1 * * *", "Europe/Dublin", "2027-03-27T12:00Z", ["2027-03-28T01:00Z", "2027-03-29T00:30Z"]),
+    ("30 1 * * *", "Europe/Dublin", "2027-10-30T12:00Z", ["2027-10-31T00:30Z", "2027-11-01T01:30Z"]),
+    (
+        "*/30 1 * * *",
+        "Europe/Dublin",
+        "2027-10-30T23:59Z",
+        ["2027-10-31T00:00Z", "2027-10-31T00:30Z", "2027-10-31T01:00Z", "2027-10-31T01:30Z"],
+    ),
+    # Brazil changed at midnight (decree 9,242 of 2017) until summer time was abolished (decree 9,772 of 2019).
+    ("0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00Z", ["2018-11-04T03:00Z", "2018-11-05T02:00Z"]),
+    ("*/30 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00Z", ["2018-11-05T02:00Z"]),
+    ("30 23 * * *", "America/Sao_Paulo", "2019-02-16T12:00Z", ["2019-02-17T01:30Z", "2019-02-18T02:30Z"]),
+    ("0 0 * * *", "America/Sao_Paulo", "2019-11-02T12:00Z", ["2019-11-03T03:00Z", "2019-11-04T03:00Z"]),
+    # Morocco goes back for Ramadan and forward after it; in 2026 on 15 February and 22 March.
+    ("30 2 * * *", "Africa/Casablanca", "2026-02-14T12:00Z", ["2026-02-15T01:30Z", "2026-02-16T02:30Z"]),
+    ("30 2 * * *", "Africa/Casablanca", "2026-03-21T12:00Z", ["2026-03-22T02:00Z", "2026-03-23T01:30Z"]),
+    # Newfoundland changed a minute after midnight until 2011: 00:01 to 01:01, and 00:01 back to 23:01.
+    ("30 0 * * *", "America/St_Johns", "2010-03-13T12:00Z", ["2010-03-14T03:31Z", "2010-03-15T03:00Z"]),
+    ("30 23 * * *", "America/St_Johns", "2010-11-06T12:00Z", ["2010-11-07T02:00Z", "2010-11-08T03:00Z"]),
+    # Two hours back: a fixed time once, the wildcard hour in all four.
+    ("30 1 * * *", "Antarctica/Troll", "2027-10-30T12:00Z", ["2027-10-30T23:30Z", "2027-11-01T01:30Z"]),
+    (
+        "0 * * * *",
+        "Antarctica/Troll",
+        "2027-10-30T22:30Z",
+        ["2027-10-30T23:00Z", "2027-10-31T00:00Z", "2027-10-31T01:00Z", "2027-10-31T02:00Z"],
+    ),
+    # A month's last day that the clock changes on.
+    ("0 0 L 4 *", "Africa/Cairo", "2027-04-01T00:00Z", ["2027-04-29T22:00Z"]),
+    ("30 2 L 10 *", "Europe/Berlin", "2027-10-01T00:00Z", ["2027-10-31T00:30Z"]),
+    ("0 0 L * *", "Asia/Kathmandu", "2027-02-01T00:00Z", ["2027-02-27T18:15Z", "2027-03-30T18:15Z"]),
     # Month ends, and weekdays counted within the month.
     (
         "0 0 L * *",

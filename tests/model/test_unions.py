@@ -134,6 +134,8 @@ def test_why_a_time_is_no_slot() -> None:
         ({"any": [{"cron": "0 3 * * *", "every": "5m"}]}, "schedule.any.0", "cron and every are given"),
         ({"any": ["0 3 * * *"], "days": "and"}, "schedule.days", "specs of `any`"),
         ({"cron": "0 3 * * *", "any": ["0 4 * * *"]}, "schedule", "cron and any are given"),
+        ({"cron": []}, "schedule.cron", "0 are given"),
+        ({"rrule": ["FREQ=DAILY"] * 51}, "schedule.rrule", "51 are given"),
         ({"cron": ["0 3 * * *", 5]}, "schedule.cron.1", "is not text"),
         ({"cron": "0 3 * * *", "days": "xor"}, "schedule.days", "is not one of them"),
         ({"cron": "0 3 * * *", "dst": "skip"}, "schedule.dst", "is not an object"),
@@ -149,7 +151,7 @@ def test_why_a_time_is_no_slot() -> None:
         ({"cron": "0 3 * * *", "except": "0 3 * * *"}, "schedule.cron", "never fires"),
         ({"cron": "* * * * * *", "except": "* * * * * *"}, "schedule.cron", "never fires"),
         ({"every": "1s", "except": {"every": "1s"}}, "schedule.every", "never fires"),
-        ({"at": ["2027-02-01T00:00:00Z"] * 1001}, "schedule.at", "1001 times are given"),
+        ({"at": ["2027-02-01T00:00:00Z"] * 1001}, "schedule.at", "1001 are given"),
         ({"at": ["2027-02-01T00:00:00Z", "2026-02-01T00:00:00Z"]}, "schedule.at.1", "is past"),
     ],
 )

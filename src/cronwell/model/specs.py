@@ -29,6 +29,7 @@ PARTS = ("anchor", "after", "days", "dst", "timezone")
 """What may stand beside a kind, in a schedule or in one of several specs."""
 SHORTEST_EVERY = timedelta(seconds=1)
 MOST_INSTANTS = 1000
+MOST_EXPRESSIONS = 50
 
 _SHORTHAND = re.compile(r"\s*(@?every|in|at)(?![\w*/,#(-])\s*(.*)", re.IGNORECASE | re.DOTALL)
 _AFTER_FINISH = re.compile(r"(.*?)\s+after\s+finish\s*", re.IGNORECASE | re.DOTALL)
@@ -149,11 +150,15 @@ class SpecReader:
                     f"it goes with {' and '.join(f'`{k}`' for k in kinds)}, not with `{key}`",
                 )
 
-    def _each(self, key: str) -> list[Given]:
+    def _each(self, key: str, most: int = MOST_EXPRESSIONS) -> list[Given]:
+        """The values of a field that takes one or a list of them."""
         given = self.given[key]
-        if isinstance(given.value, list):
-            return [Given(value, f"{given.path}.{place}") for place, value in enumerate(given.value)]
-        return [given]
+        if not isinstance(given.value, list):
+            return [given]
+        if not 1 <= len(given.value) <= most:
+            self.problems.add(given.path, f"{len(given.value)} are given", f"1 to {most} of them")
+            return []
+        return [Given(value, f"{given.path}.{place}") for place, value in enumerate(given.value)]
 
     def _cron(self, given: Given, name: str) -> CronTimes | None:
         choices: tuple[Days, ...] = ("or", "and")
@@ -236,14 +241,8 @@ class SpecReader:
         return FixedRate(every, anchor or now)
 
     def _at(self, local: tzinfo | None) -> Instants | None:
-        each = self._each("at")
-        if not 1 <= len(each) <= MOST_INSTANTS:
-            self.problems.add(
-                self.given["at"].path, f"{len(each)} times are given", f"1 to {MOST_INSTANTS} times"
-            )
-            return None
         moments: set[datetime] = set()
-        for given in each:
+        for given in self._each("at", MOST_INSTANTS):
             at = self.problems.attempt(given, lambda text: instants.parse(text, local), instants.ACCEPTED)
             if at is None:
                 continue
@@ -252,7 +251,7 @@ class SpecReader:
                     given.path, f"{instants.write(at)} is past; it is now {instants.write(self.now)}"
                 )
             moments.add(at)
-        return Instants(tuple(sorted(moments)))
+        return Instants(tuple(sorted(moments))) if moments else None
 
     def _in(self) -> Instants | None:
         path = self.given["in"].path
