@@ -91,7 +91,11 @@ async def test_two_schedulers_and_three_workers_do_ten_thousand_executions_once_
     ]
     made = await house.jobs.create_many(TENANT, jobs)
     assert all(each.error is None for each in made)
-    assert await house.database.fetchval("select count(*) from executions") == 0
+    staged = await house.database.fetchval("select count(*) from executions")
+    is_early = house.clock.now() < start - house.settings.scheduler.look_ahead
+    assert staged == 0 or not is_early, (
+        "this process stages nothing; a slow machine lets the schedulers begin"
+    )
     await _all_done(house, 10_000, within=120)
     ends = Counter(line.execution for line in tally.read(tmp_path) if line.event == "end")
     assert len(ends) == 10_000

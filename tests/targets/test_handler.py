@@ -360,6 +360,28 @@ async def test_cancelling_asks_first_and_waits_for_the_function(bench: Bench) ->
     assert (outcome.result, outcome.output) == (Result.CANCELLED, "stopped by itself")
 
 
+async def test_a_function_that_sees_the_cancel_before_its_watcher_does_was_cancelled(bench: Bench) -> None:
+    signals = within()
+
+    async def ends_at_once(ctx: Context) -> str:
+        signals.cancelled.set()
+        return f"saw {ctx.cancelled}"
+
+    outcome = await bench.run(ends_at_once, signals)
+    assert (outcome.result, outcome.output) == (Result.CANCELLED, "saw True")
+
+
+async def test_a_function_that_ends_without_having_looked_has_done_its_work(bench: Bench) -> None:
+    signals = within()
+
+    async def ends_anyway() -> str:
+        signals.cancelled.set()
+        return "done"
+
+    outcome = await bench.run(ends_anyway, signals)
+    assert (outcome.result, outcome.output) == (Result.SUCCEEDED, "done")
+
+
 async def test_an_exception_on_the_way_out_is_told(bench: Bench) -> None:
     async def stumbles() -> None:
         try:

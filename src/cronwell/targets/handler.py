@@ -97,7 +97,7 @@ class HandlerRunner:
         try:
             # A function that never waits is done after this and needs no watching: 7 µs a call instead of 15.
             await asyncio.sleep(0)
-            reason = await stopping.ended_or_stopped(task, signals)
+            reason = await _ended_or_stopped(task, signals, context)
             if reason is not None:
                 context.stop()
             if reason is Result.CANCELLED:
@@ -123,7 +123,7 @@ class HandlerRunner:
         reason: Result | None = None
         ended: Outcome | None = None
         try:
-            reason = await stopping.ended_or_stopped(ticket.future, signals)
+            reason = await _ended_or_stopped(ticket.future, signals, context)
             if reason is not None:
                 context.stop()
                 if self._threads.withdraw(ticket):
@@ -166,6 +166,12 @@ class HandlerRunner:
 
 
 _NOTHING = Outcome(Result.SUCCEEDED)
+
+
+async def _ended_or_stopped(ending: asyncio.Future[Any], signals: Signals, context: Context) -> Result | None:
+    """Why the function must stop; also where it saw that before we did, and has ended already."""
+    reason = await stopping.ended_or_stopped(ending, signals)
+    return Result.CANCELLED if reason is None and context.was_told else reason
 
 
 def _judge(call: Call, reason: Result | None, ended: Outcome | None, *, is_abandoned: bool) -> Outcome:

@@ -57,12 +57,14 @@ class RetryAfter(Exception):
 class Context:
     """What a handler may know about its attempt, and how it speaks with the worker. Safe to use from threads."""
 
-    __slots__ = ("_call", "_is_stopped", "_signals")
+    __slots__ = ("_call", "_is_stopped", "_signals", "was_told")
 
     def __init__(self, call: Call, signals: Signals) -> None:
         self._call = call
         self._signals = signals
         self._is_stopped = False
+        self.was_told = False
+        """Whether the function has seen that it should stop. If it then ends, it ended for that."""
 
     @property
     def payload(self) -> Any:
@@ -110,7 +112,9 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether to stop now: a user cancelled the execution, the worker stops, or the time is up."""
-        return self._is_stopped or self._signals.cancelled.is_set()
+        if self._is_stopped or self._signals.cancelled.is_set():
+            self.was_told = True
+        return self.was_told
 
     def heartbeat(self, progress: Any = None) -> None:
         """Show progress: any JSON value; the latest one is written with the worker's next heartbeat."""
