@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cronwell.model.planning import SkippedRange
 from cronwell.model.shards import SHARDS, shard_of
-from cronwell.store.port import Cursor, Herd, Revision, Store
+from cronwell.store.port import CalendarUse, Cursor, Herd, Revision, Store
 from tests.contract.desk import (
     DAY,
     HOUR,
@@ -120,6 +120,18 @@ class TestAccountable:
         }
         assert (found[paused.id].paused_at, found[paused.id].is_over) == (NOON, False)
         assert (found[over.id].paused_at, found[over.id].is_over) == (None, True)
+
+    async def test_what_held_before_a_calendar_changed_is_not_told(self, desk: Desk, store: Store) -> None:
+        job = await desk.job(next_slot=NOON + HOUR)
+        await store.put_calendar(TENANT, "holidays", "{}", NOON, revision=None)
+        async with store.transaction() as transaction:
+            await transaction.note_uses(TENANT, [job.id], [CalendarUse("holidays", job.id, 1)])
+        [found] = await store.accountable_jobs(
+            TENANT, NOON - HOUR, NOON + HOUR, shard=None, after=None, limit=10
+        )
+        assert found.revisions == (Revision(1, PLAN, NOON + MINUTE, None),)
+        [standing] = await store.standings([(TENANT, job.id)], NOON, DAY)
+        assert standing.since == NOON
 
     async def test_what_a_finished_job_was_is_kept(self, desk: Desk, store: Store) -> None:
         job = await desk.job(next_slot=None)

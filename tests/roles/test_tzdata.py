@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 # The same zone by three releases: an hour ahead of UTC, two hours ahead, and none.
-BEFORE, EAST, WEST = "XXX-1", "XXX-2", "XXX0"
+BEFORE, EAST, WEST = "AAA-1", "AAA-2", "AAA0"
 AT_SIX = {"cron": "0 18 * * *", "timezone": "Europe/Berlin"}
 """At 17:00 UTC by the first release, at 16:00 by the second, at 18:00 by the third."""
 
@@ -87,7 +87,7 @@ async def _slots(house: House, job: UUID, *states: State) -> list[datetime]:
 
 
 def test_a_zone_that_is_made_up_keeps_its_rule() -> None:
-    zone = rules.zone("Europe/Berlin", "XXX3YYY,M3.2.0,M11.1.0")
+    zone = rules.zone("Europe/Berlin", "AAA3BBB,M3.2.0,M11.1.0")
     assert NOON.astimezone(zone).utcoffset() == -2 * HOUR
     assert datetime(2026, 1, 5, 12, tzinfo=UTC).astimezone(zone).utcoffset() == -3 * HOUR
 

@@ -61,7 +61,7 @@ async def _standings(
         Standing(
             cursor=Cursor(*row[:7]),
             name=row["name"],
-            since=row["updated_at"],
+            since=row["since"],
             reached=row["reached"],
             ahead=tuple(row["ahead"]),
         )
