@@ -63,6 +63,20 @@ def test_a_schedule_with_many_slots_a_minute_is_not_walked_to_its_end(text: str)
     assert fires(schedule, NOON - TICK, NOON, 600) == counted
 
 
+def test_a_day_of_seconds_costs_some_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule, steps = _schedule("* * * * * *"), 0
+    search = Schedule.next_after
+
+    def counted(self: Schedule, t: datetime) -> datetime | None:
+        nonlocal steps
+        steps += 1
+        return search(self, t)
+
+    monkeypatch.setattr(Schedule, "next_after", counted)
+    assert sum(fires(schedule, NOON - TICK, NOON, 1440)) == 86_400
+    assert steps <= WALKED + 1440 + 1
+
+
 def test_a_window_spreads_its_fires() -> None:
     schedule = _schedule("0 * * * *", window="30m")
     counts = fires(schedule, NOON - TICK, NOON, 60)

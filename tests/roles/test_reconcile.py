@@ -215,3 +215,21 @@ async def test_a_finished_job_still_answers_for_its_time(still_house: House, clo
     await still_house.database.execute("delete from executions where slot = $1", NOON + MINUTE)
     [lost] = (await _whole(still_house, NOON, clock.now())).differences
     assert (lost.kind, lost.slot) == ("missing", NOON + MINUTE)
+
+
+async def test_a_job_that_has_run_as_often_as_it_may_is_expected_to_do_no_more(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule={"cron": "* * * * *", "max_runs": 2})
+    for _ in range(10):
+        clock.advance(MINUTE)
+        await _stage(still_house)
+        await still_house.finishing().run_once()
+    assert (await still_house.jobs.get(TENANT, str(job))).state == "active", "its last run has not ended"
+    assert (await _whole(still_house, NOON, clock.now())).expected == 2
+    await _finish(still_house, clock.now())
+    assert (await still_house.jobs.get(TENANT, str(job))).state == "finished"
+    found = await _whole(still_house, NOON, clock.now())
+    assert (found.expected, found.missing, found.extra) == (2, 0, 0)
+    later = await _whole(still_house, NOON + 5 * MINUTE, clock.now())
+    assert (later.expected, later.missing) == (0, 0)

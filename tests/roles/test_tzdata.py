@@ -255,6 +255,15 @@ async def test_an_older_scheduler_leaves_alone_what_a_newer_one_has_found(
     assert (await town.tzdata.impact(TENANT, cursor=None, limit=10)).moved == 1, "who asks is told"
 
 
+async def test_an_older_scheduler_stages_what_a_newer_one_has_found_as_it_is(
+    town: House, clock: ManualClock, releases: Releases
+) -> None:
+    job = await town.create(schedule=AT_SIX)
+    releases.install("2025z", WEST)
+    await _run(town, clock, NOON + 5 * HOUR)
+    assert await _slots(town, job) == [NOON + 5 * HOUR]
+
+
 async def test_jobs_from_before_releases_were_recorded_are_looked_at_once(
     town: House, clock: ManualClock
 ) -> None:
