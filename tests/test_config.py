@@ -31,7 +31,13 @@ OTHERS: dict[type, Any] = {
     Path: Path("/somewhere"),
     tuple: ("one", "two"),
 }
-CHOICES = {"bus": "postgres", "coordination": "postgres", "log.level": "debug", "log.format": "json"}
+CHOICES = {
+    "bus": "postgres",
+    "coordination": "postgres",
+    "log.level": "debug",
+    "log.format": "json",
+    "scheduler.tzdata": "hold",
+}
 
 
 def leaves(kind: type = Settings, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -190,6 +196,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("scheduler.tick", "0s", "at least 1ms"),
         ("log.level", "loud", "'loud' is not one of debug, info, warning, error"),
         ("log.format", "xml", "'xml' is not one of json, text, auto"),
+        ("scheduler.tzdata", "maybe", "'maybe' is not one of apply, hold, ask"),
         ("bus", "redis://localhost", "is not one of postgres"),
         ("coordination", "etcd://localhost", "is not one of postgres"),
     ],

@@ -134,6 +134,22 @@ EVENTS: dict[str, Event] = {
     "rescued": Event(
         lambda: telemetry.rescued(4), {"level": "warning", "count": 4}, {"cronwell_rescued_total": 4}
     ),
+    "rezoned": Event(
+        lambda: telemetry.rezoned("apply", count=3, tzdata="2026b"),
+        {
+            "level": "info",
+            "event": "next slots were moved: the rules of their zones have changed",
+            "count": 3,
+            "tzdata": "2026b",
+        },
+    ),
+    "rezoned, undecided": Event(
+        lambda: telemetry.rezoned("ask", count=3, tzdata="2026b"),
+        {
+            "level": "warning",
+            "event": "next slots wait for a decision: the rules of their zones have changed",
+        },
+    ),
     "finished_jobs": Event(lambda: telemetry.finished_jobs(2), {"level": "info", "count": 2}),
     "day_made": Event(lambda: telemetry.day_made("2026-05-05"), {"level": "info", "day": "2026-05-05"}),
     "day_dropped": Event(lambda: telemetry.day_dropped("2026-05-05"), {"level": "info", "day": "2026-05-05"}),

@@ -69,6 +69,11 @@ class SchedulerSettings:
     )
     batch: int = setting(2000, "jobs staged in one transaction", least=1)
     late_grace: timedelta = setting(timedelta(seconds=10), "a slot found no later than this is still on time")
+    tzdata: str = setting(
+        "apply",
+        "next slots that new rules of their zone move: apply, hold (as told) or ask (hold until decided)",
+        one_of=("apply", "hold", "ask"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

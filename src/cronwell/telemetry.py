@@ -223,6 +223,13 @@ def rescued(count: int) -> None:
     _log.warning("executions were taken back from lost workers", count=count)
 
 
+def rezoned(action: str, *, count: int, tzdata: str) -> None:
+    """The rules of zones have changed, and with them next slots; those that wait are listed by `tzdata impact`."""
+    done = {"apply": "were moved", "hold": "were held", "ask": "wait for a decision"}[action]
+    level = _log.warning if action == "ask" else _log.info
+    level(f"next slots {done}: the rules of their zones have changed", count=count, tzdata=tzdata)
+
+
 def finished_jobs(count: int) -> None:
     _log.info("jobs have no further slot and are finished", count=count)
 

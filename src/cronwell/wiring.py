@@ -19,8 +19,11 @@ from cronwell.config import Settings
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
+from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.reconcile import Reconcile
+from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.postgres import PostgresLeases
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
@@ -32,6 +35,7 @@ from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
+from cronwell.scheduler.chores.rezoning import Rezoning
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.role import scheduler_services
 from cronwell.scheduler.staging import Staging
@@ -198,6 +202,9 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             outlook=Outlook(base.store, base.clock, base.jobs),
             explain=Explain(base.store, base.clock, base.jobs),
             calendars=Calendars(base.store, base.clock),
+            forecast=Forecast(base.store, base.clock),
+            reconcile=Reconcile(base.store, base.clock),
+            tzdata=Tzdata(base.store, base.clock, base.settings.scheduler, base.jobs),
             store=base.store,
             clock=base.clock,
             settings=base.settings,
@@ -219,6 +226,7 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
         FollowingCalendars(
             base.store, base.clock, base.settings.scheduler, Calendars(base.store, base.clock)
         ),
+        Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
     ]
     staging = Staging(base.store, base.clock, settings.scheduler)
     return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))

@@ -23,8 +23,11 @@ from cronwell.config import Settings
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
+from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.reconcile import Reconcile
+from cronwell.control.tzdata import Tzdata
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
 from cronwell.runtime.postgres import Database
@@ -183,6 +186,9 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         outlook=Outlook(store, clock, jobs),
         explain=Explain(store, clock, jobs),
         calendars=Calendars(store, clock),
+        forecast=Forecast(store, clock),
+        reconcile=Reconcile(store, clock),
+        tzdata=Tzdata(store, clock, settings.scheduler, jobs),
         store=store,
         clock=clock,
         settings=settings,

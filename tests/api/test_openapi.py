@@ -36,7 +36,9 @@ PUT /v1/calendars/{name}             DELETE /v1/calendars/{name}
 GET /v1/executions/{id}              POST /v1/executions/{id}/cancel      POST /v1/executions/{id}/retry
 GET /v1/dead-letters                 POST /v1/dead-letters/redrive        POST /v1/dead-letters/{id}/dismiss
 POST /v1/schedules/preview           GET /v1/cluster                      GET /healthz
-GET /readyz                          GET /metrics
+GET /readyz                          GET /metrics                         GET /v1/forecast
+GET /v1/reconcile                    GET /v1/tzdata/impact                POST /v1/tzdata/apply
+POST /v1/tzdata/hold
 """
 
 # More than the suite needs; a deeper search by hand: EXAMPLES=200 pytest tests/api/test_openapi.py

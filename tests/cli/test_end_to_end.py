@@ -274,3 +274,17 @@ def test_a_role_without_a_database_says_what_to_do(cronwell: Installation, tmp_p
         check=False,
     )
     assert (done.returncode, "no database: set CRONWELL_DATABASE_URL" in done.stderr) == (2, True)
+
+
+def test_the_outlook_over_all_jobs(cronwell: Installation, name: str) -> None:
+    made = cronwell.json("job", "create", name, "--schedule", "* * * * *", "--handler", "hello")
+    assert made["name"] == name
+    found = cronwell.json("forecast")
+    assert len(found["minutes"]) == 1440
+    assert "in the next 24 hours" in cronwell("forecast").stdout
+    assert cronwell("reconcile").exit_code == 0
+    assert cronwell.json("reconcile", "--from", "10m")["missing"] == 0
+    assert cronwell.json("tzdata", "impact")["moved"] == 0
+    assert cronwell("tzdata", "apply", name).stdout.startswith("moved: 0")
+    assert cronwell("tzdata", "hold", "nobody").exit_code == 3
+    cronwell("job", "delete", name, "--yes")

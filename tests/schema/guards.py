@@ -22,10 +22,14 @@ LARGE = ("executions", "attempts", "cursors", "jobs")
 _STORE = Path(cronwell.store.postgres.__file__).parent
 STATEMENTS = {
     name: sql
-    for file in ("accounts", "calendars", "jobs", "staging", "executions", "workers")
+    for file in (
+        *("accounts", "calendars", "jobs", "staging", "executions", "workers"),
+        *("forecast", "reconcile", "tzdata"),
+    )
     for name, sql in load_statements(_STORE / f"{file}.sql").items()
 }
 _COLUMN = re.compile(r"\(+(?:ROW\()?(\w+)(?:\)::\w+)? (?:=|<|>|<=|>=|@>|IS)")
+_PAIR = re.compile(r"ROW\((\w+), (\w+)\) (?:<|>)")
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ def taken(scan: Scan) -> Way | None:
     """The way that a scan takes; None for one that goes through the whole table."""
     if scan.index is None:
         return None
-    return Way(scan.index, frozenset(_COLUMN.findall(scan.condition)))
+    pairs = [column for pair in _PAIR.findall(scan.condition) for column in pair]
+    return Way(scan.index, frozenset([*_COLUMN.findall(scan.condition), *pairs]))
 
 
 # Executions of days long gone, of today, and of days that are still empty.
@@ -175,9 +180,28 @@ HOT = [
     Guard(
         "finish_ended",
         [1000, NOON],
-        {"cursors": (way("cursors_ended"), CURSOR), "executions": (OF_JOB,), "jobs": (JOB,)},
+        {"cursors": (way("cursors_ended"), CURSOR), "executions": (OF_JOB,), "jobs": (JOB,), "j": (JOB,)},
         is_sorted_by_index=True,
     ),
+    Guard(
+        "window_end",
+        [1, job_id(7), 1, job_id(900_000), 5000],
+        {"cursors": (CURSOR,)},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "stale_cursors",
+        [1, job_id(7), 1, job_id(5007), ["2026b", "2026b held"]],
+        {"cursors": (CURSOR,)},
+        is_sorted_by_index=True,
+    ),
+    Guard("lock_cursors", [_KEYS[0], _KEYS[1]], {"c": (CURSOR,)}),
+    Guard(
+        "standings",
+        [_KEYS[0], _KEYS[1], NOON, timedelta(hours=26)],
+        {"c": (CURSOR,), "j": (JOB,), "e": (KEY,)},
+    ),
+    Guard("mark_tzdata", [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, "2026b"], {"cursors": (CURSOR,)}),
     Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
     Guard("pauses_over", [NOON, 1000], {"jobs": (way("jobs_pause_ends", "paused_until"),)}),
     Guard(
@@ -276,6 +300,23 @@ COLD = [
     Guard("set_job_state", [1, job_id(7), "paused", None, None, None, NOON], {"jobs": (JOB,)}),
     Guard("drop_cursor", [1, job_id(7)], {"cursors": (CURSOR,)}),
     Guard("revision_at", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
+    Guard(
+        "accountable_jobs",
+        [1, job_id(7), None, NOON - timedelta(hours=1), NOON + timedelta(hours=1), 500],
+        {"listed": (JOB,), "c": (CURSOR,)},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "slots_between",
+        [1, _KEYS[1], NOON - timedelta(hours=1), NOON],
+        {"executions": (KEY,)},
+    ),
+    Guard(
+        "last_slots",
+        [1, _KEYS[1]],
+        {"e": (way("executions_pkey", "job_id", "kind", "tenant_id"),)},
+    ),
+    Guard("all_plans", [1, 20_001], {"cursors": (way("cursors_pkey", "tenant_id"),)}),
 ]
 
 # These add rows, or read tables that stay small.
@@ -285,6 +326,9 @@ UNGUARDED = {
     # Calendars are few, and what follows them is found by their names.
     *("put_calendar", "get_calendars", "list_calendars", "calendar_users", "drop_calendar"),
     *("forget_uses", "note_uses", "outdated_uses"),
+    *("revisions_between", "skips_between", "cursors_estimate"),
+    # Reads a share of a table's pages on purpose.
+    "sampled_plans",
 }
 
 # A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.

@@ -18,14 +18,18 @@ from cronwell.config import DatabaseSettings, Settings
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
+from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.reconcile import Reconcile
+from cronwell.control.tzdata import Tzdata
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.rescue import Rescue
+from cronwell.scheduler.chores.rezoning import Rezoning
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.staging import Staging
 from cronwell.store.port import Claimed, Execution, ExecutionFilter, Store, Worker
@@ -54,6 +58,9 @@ class House:
         self.outlook = Outlook(self.store, clock, self.jobs)
         self.explain = Explain(self.store, clock, self.jobs)
         self.calendars = Calendars(self.store, clock)
+        self.forecast = Forecast(self.store, clock)
+        self.reconcile = Reconcile(self.store, clock)
+        self.tzdata = Tzdata(self.store, clock, settings.scheduler, self.jobs)
         self.registry = Registry()
 
     @classmethod
@@ -78,6 +85,9 @@ class House:
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)
+
+    def rezoning(self) -> Rezoning:
+        return Rezoning(self.tzdata, self.settings.scheduler)
 
     async def create(self, name: str = "job", **fields: Any) -> UUID:
         """Add a job, by default one for the handler `work`, and return its id."""

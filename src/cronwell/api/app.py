@@ -10,7 +10,17 @@ from cronwell import __version__
 from cronwell.api import docs, openapi, problems
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
-from cronwell.api.routes import calendars, cluster, executions, health, jobs, schedules
+from cronwell.api.routes import (
+    calendars,
+    cluster,
+    executions,
+    forecast,
+    health,
+    jobs,
+    reconcile,
+    schedules,
+    tzdata,
+)
 from cronwell.api.services import Services
 
 ROUTERS = (
@@ -18,6 +28,9 @@ ROUTERS = (
     executions.router,
     schedules.router,
     calendars.router,
+    forecast.router,
+    tzdata.router,
+    reconcile.router,
     cluster.router,
     health.router,
 )

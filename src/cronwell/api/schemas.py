@@ -95,6 +95,20 @@ class CalendarGiven(Asked):
     description: Annotated[str, Field(max_length=2000)] | None = None
 
 
+class TzdataDecided(Asked):
+    """Which jobs are meant: those of `jobs`, or all whose next slots move."""
+
+    jobs: (
+        Annotated[
+            list[Annotated[str, Field(min_length=1, max_length=300)]], Field(min_length=1, max_length=100)
+        ]
+        | None
+    ) = None
+    """Ids, or `name:` and a name."""
+    cursor: Annotated[str, Field(max_length=2000)] | None = None
+    """The `next_cursor` of the answer before, to go on with all."""
+
+
 class Deleted(View):
     deleted: Literal[True] = True
 

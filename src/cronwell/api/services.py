@@ -12,8 +12,11 @@ from cronwell.config import Settings
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
+from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.reconcile import Reconcile
+from cronwell.control.tzdata import Tzdata
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Store
 
@@ -30,6 +33,9 @@ class Services:
     outlook: Outlook
     explain: Explain
     calendars: Calendars
+    forecast: Forecast
+    reconcile: Reconcile
+    tzdata: Tzdata
     store: Store
     clock: Clock
     settings: Settings

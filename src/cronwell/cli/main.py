@@ -17,11 +17,13 @@ import typer
 from typer.core import TyperGroup
 
 from cronwell import __version__
-from cronwell.cli import bench, calendars, dead_letters, executions, jobs, roles, settings
+from cronwell.cli import bench, calendars, dead_letters, executions, jobs, roles, settings, tzdata
 from cronwell.cli.cluster import cluster
 from cronwell.cli.explain import explain
 from cronwell.cli.failures import MEANINGS, ExitCode, Failure
+from cronwell.cli.forecast import forecast
 from cronwell.cli.preview import preview
+from cronwell.cli.reconcile import reconcile
 from cronwell.cli.screen import Screen
 from cronwell.cli.session import Session
 from cronwell.errors import ConfigError, StoreUnavailable
@@ -120,6 +122,9 @@ app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(calendars.app, name="calendar")
 app.command()(preview)
 app.command()(explain)
+app.command()(forecast)
+app.command()(reconcile)
+app.add_typer(tzdata.app, name="tzdata")
 app.command()(cluster)
 app.add_typer(bench.app, name="bench")
 

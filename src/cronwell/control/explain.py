@@ -31,6 +31,7 @@ _WHY_SKIPPED = {
     "paused": "the job was paused",
     "deleted": "the job was deleted",
     "override": "an override says so",
+    "tzdata": "the rules of its zone changed, and the slot beside it was held where the older ones had placed it",
 }
 
 

@@ -70,6 +70,8 @@ async def settle_past(
 
     Returns how many runs are left after them; None for any number.
     """
+    if (passed := _passed_over(job, now)) is not None:
+        await transaction.record([passed], now)
     cursor = cursor_of(job)
     if cursor is None or cursor.next_slot > now:
         return job.runs_left
@@ -85,6 +87,18 @@ async def unstage(
     runs_left = await settle_past(transaction, job, now=now, settings=settings)
     dropped = await transaction.drop_staged(job.tenant_id, job.id, now)
     return None if runs_left is None else runs_left + dropped
+
+
+def _passed_over(job: Job, now: datetime) -> Move | None:
+    """What a pause that lasts has passed over so far: once the schedule changes nobody could tell."""
+    if job.state != "paused" or job.plan is None or job.paused_at is None:
+        return None
+    plan = load_plan(job.plan)
+    first = plan.schedule.next_after(job.paused_at)
+    if first is None or first > now or plan.schedule.delay is not None:
+        return None
+    cursor = Cursor(job.tenant_id, job.id, job.revision, now, job.plan, job.runs_left)
+    return dataclasses.replace(standstill(cursor, plan), ranges=[SkippedRange(first, now, "paused")])
 
 
 async def put_moved(transaction: Transaction, move: Move) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from cronwell.model import window as windows
 from cronwell.model.calendars import Calendar
 from cronwell.model.filters import Filter
 from cronwell.model.instants import EARLIEST, HORIZON
-from cronwell.model.kinds import FixedDelay, Instants, Kind
+from cronwell.model.kinds import CronTimes, FixedDelay, Instants, Kind, RuleTimes
 from cronwell.model.window import Window
 
 MOST_LEFT_OUT = 2000
@@ -82,6 +82,14 @@ class Schedule:
     def delay(self) -> timedelta | None:
         """For `every … after finish`: how long after the end of an execution the next slot comes."""
         return self.kinds[0].every if isinstance(self.kinds[0], FixedDelay) else None
+
+    @property
+    def is_zoned(self) -> bool:
+        """Whether a change of a zone's rules can move its slots."""
+        by_face = [kind for kind in (*self.kinds, *self.excepts) if isinstance(kind, CronTimes | RuleTimes)]
+        return any(kind.zone is not UTC for kind in by_face) or (
+            self.filter is not None and self.zone is not UTC
+        )
 
     def refusal(self, moment: datetime) -> tuple[str, str] | None:
         """Where a moment is one of the kinds' but not a slot: the reason, as a word and as a sentence."""

@@ -18,11 +18,12 @@ from datetime import datetime, timedelta
 
 from cronwell import telemetry
 from cronwell.config import SchedulerSettings
+from cronwell.control import rezoning
 from cronwell.control.scheduling import move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Cursor, Move, Store, Transaction
+from cronwell.store.port import Cursor, Move, Standing, Store, Transaction
 
 # A job with many slots in the look-ahead is staged a stretch further than it must be, so that its cursor is written
 # once for the stretch and not once for each slot.
@@ -83,13 +84,37 @@ class Staging:
     ) -> list[Move]:
         furthest = horizon + min(STRETCH, self._settings.look_ahead / 2)
         moves: list[Move] = []
+        unsettled: list[Cursor] = []
+
+        def until(cursor: Cursor) -> datetime:
+            return min(furthest, now + max(FIRST_STEP, 2 * (cursor.next_slot - now)))
+
         for cursor in cursors:
-            until = min(furthest, now + max(FIRST_STEP, 2 * (cursor.next_slot - now)))
             try:
-                moves.append(move_from(cursor, now=now, settings=self._settings, until=until))
+                if rezoning.is_settled(cursor):
+                    moves.append(move_from(cursor, now=now, settings=self._settings, until=until(cursor)))
+                else:
+                    unsettled.append(cursor)
             except Exception as error:  # noqa: BLE001  # one job's plan must not stop all the others' slots
                 await self._set_aside(transaction, cursor, now, error)
+        for standing in await self._standings(transaction, unsettled, now):
+            cursor = standing.cursor
+            try:
+                step = await rezoning.step(
+                    transaction, standing, now=now, settings=self._settings, until=until(cursor)
+                )
+                moves.append(step)
+            except Exception as error:  # noqa: BLE001  # as above
+                await self._set_aside(transaction, cursor, now, error)
         return moves
+
+    async def _standings(
+        self, transaction: Transaction, cursors: Sequence[Cursor], now: datetime
+    ) -> list[Standing]:
+        """Where jobs stand whose next slot was found by other rules of their zone than those installed."""
+        if not cursors:
+            return []
+        return await transaction.standings([(c.tenant_id, c.job_id) for c in cursors], now, rezoning.BACK)
 
     async def _set_aside(
         self, transaction: Transaction, cursor: Cursor, now: datetime, error: Exception

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.records import (
+    Accountable,
     Answer,
     Attempt,
     Backlog,
@@ -25,6 +26,7 @@ from cronwell.store.records import (
     Ended,
     Execution,
     ExecutionFilter,
+    Herd,
     Job,
     JobFilter,
     KeptCalendar,
@@ -35,11 +37,13 @@ from cronwell.store.records import (
     Report,
     Revision,
     Skip,
+    Standing,
     Touched,
     Worker,
 )
 
 __all__ = [
+    "Accountable",
     "Answer",
     "Attempt",
     "Backlog",
@@ -50,6 +54,7 @@ __all__ = [
     "Ended",
     "Execution",
     "ExecutionFilter",
+    "Herd",
     "Job",
     "JobFilter",
     "KeptCalendar",
@@ -60,6 +65,7 @@ __all__ = [
     "Report",
     "Revision",
     "Skip",
+    "Standing",
     "Store",
     "Touched",
     "Transaction",
@@ -132,6 +138,18 @@ class Transaction(Protocol):
         """Note what jobs follow, in place of what was noted; the calendars that are there come back."""
         ...
 
+    # the rules of zones
+    async def lock_cursors(self, keys: Sequence[tuple[int, UUID]]) -> None: ...
+    async def standings(
+        self, keys: Sequence[tuple[int, UUID]], now: datetime, back: timedelta
+    ) -> list[Standing]:
+        """Where jobs that have a next slot stand, by key, looking so far back for what was staged last."""
+        ...
+
+    async def mark_tzdata(self, cursors: Sequence[Cursor], tzdata: str) -> int:
+        """Note by which release cursors go; how many, as one that has moved meanwhile is left alone."""
+        ...
+
     # idempotency
     async def recall(self, tenant_id: int, key: str) -> Answer | None:
         """What was answered to this key; another request with it waits until this transaction ends."""
@@ -183,6 +201,62 @@ class Store(Protocol):
 
     async def outdated_uses(self, limit: int) -> list[tuple[int, UUID]]:
         """Jobs, with their tenants, that follow a calendar which has changed since they were planned."""
+        ...
+
+    async def herds(self, tenant_id: int, most: int) -> tuple[list[Herd], float]:
+        """The plans of the jobs that have a next slot; of a random sample of about `most`, where they are more.
+
+        With them, the share of the jobs that was looked at: 1 for all of them.
+        """
+        ...
+
+    # expected and accounted for, of many jobs
+    async def accountable_jobs(
+        self,
+        tenant_id: int,
+        since: datetime,
+        before: datetime,
+        *,
+        shard: int | None,
+        after: UUID | None,
+        limit: int,
+    ) -> list[Accountable]:
+        """Jobs that existed between two times, of one shard or of all, by id from behind `after`."""
+        ...
+
+    async def skips_between(
+        self, tenant_id: int, jobs: Sequence[UUID], since: datetime, before: datetime
+    ) -> dict[UUID, list[tuple[datetime, datetime]]]:
+        """The ranges of slots that were not run, both ends included, by job."""
+        ...
+
+    async def slots_between(
+        self, tenant_id: int, jobs: Sequence[UUID], since: datetime, before: datetime
+    ) -> dict[UUID, list[datetime]]:
+        """The slots in [since, before) that have an execution, whatever became of it, by job and in order."""
+        ...
+
+    async def last_slots(self, tenant_id: int, jobs: Sequence[UUID]) -> dict[UUID, datetime]:
+        """The newest slot of each job that has an execution."""
+        ...
+
+    # the rules of zones
+    async def window_end(
+        self, after: tuple[int, UUID], upto: tuple[int, UUID], count: int
+    ) -> tuple[int, UUID] | None:
+        """The key of the cursor `count` places behind `after`; None where there are fewer up to `upto`."""
+        ...
+
+    async def stale_cursors(
+        self, after: tuple[int, UUID], upto: tuple[int, UUID], releases: Sequence[str]
+    ) -> list[Cursor]:
+        """Cursors with a next slot behind `after` and up to `upto` that go by none of these releases, by key."""
+        ...
+
+    async def standings(
+        self, keys: Sequence[tuple[int, UUID]], now: datetime, back: timedelta
+    ) -> list[Standing]:
+        """As in a transaction; nothing is locked."""
         ...
 
     # executions: what workers do

@@ -80,6 +80,8 @@ class Cursor:
     next_slot: datetime
     plan: str
     runs_left: int | None = None
+    tzdata: str | None = None
+    """The release of the zones' rules by which `next_slot` was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,3 +326,41 @@ class CalendarUse:
     calendar: str
     job_id: UUID
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accountable:
+    """A job that existed in a range of time, with every definition that held then, oldest first."""
+
+    job_id: UUID
+    name: str
+    created_at: datetime
+    paused_at: datetime | None
+    """Since when it is paused, where it is."""
+    is_over: bool
+    """It has no further slot."""
+    revisions: tuple[Revision, ...]
+    """The last one has no end where it holds now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A cursor and what was staged around it, from which its next slot can be found anew."""
+
+    cursor: Cursor
+    name: str
+    since: datetime
+    """Nothing is owed from before this time."""
+    reached: datetime | None
+    """The newest slot up to now that has an execution; None where none is recent."""
+    ahead: tuple[datetime, ...]
+    """Slots after now that have an execution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Herd:
+    """Jobs that share a plan, and how many they are."""
+
+    plan: str
+    runs_left: int | None
+    jobs: int

@@ -1,10 +1,10 @@
 -- name: lock_due
 -- The cursors of some shards with a slot to stage up to $2, earliest first; those locked by another scheduler are
 -- passed over: it is staging them now.
-select due.tenant_id, due.job_id, due.revision, due.next_slot, due.plan, due.runs_left
+select due.tenant_id, due.job_id, due.revision, due.next_slot, due.plan, due.runs_left, due.tzdata
 from unnest($1::smallint[]) as owned (shard)
 cross join lateral (
-    select tenant_id, job_id, revision, next_slot, plan, runs_left
+    select tenant_id, job_id, revision, next_slot, plan, runs_left, tzdata
     from cursors
     where shard = owned.shard
         and next_slot <= $2
@@ -75,12 +75,13 @@ limit $2
 for update of c skip locked
 
 -- name: finish_ended
--- Jobs without a further slot are finished once their last execution has ended; their cursors go. Executions are looked
+-- Jobs without a further slot are finished once their last execution has ended; their cursors go, and what they were is
+-- kept with the time until which it held. Executions are looked
 -- through from the newest, so that as long as the last one goes on its job's history is not read. The job's state is
 -- compared as text, so that a plan made while there were no jobs cannot go by the index of names, whose one column that
 -- fits is the tenant: it would read all jobs for each one that ends.
 with ended as (
-    select tenant_id, job_id
+    select tenant_id, job_id, plan
     from cursors
     where next_slot is null
         and not is_held
@@ -101,6 +102,15 @@ gone as (
     using ended
     where cursors.tenant_id = ended.tenant_id
         and cursors.job_id = ended.job_id
+),
+kept as (
+    insert into job_revisions (tenant_id, job_id, revision, spec, plan, valid_from, valid_to)
+    select j.tenant_id, j.id, j.revision, j.spec, ended.plan, coalesce(j.defined_at, j.updated_at), $2
+    from ended
+    join jobs as j
+        on j.tenant_id = ended.tenant_id
+        and j.id = ended.job_id
+    on conflict do nothing
 )
 update jobs
 set state = 'finished', updated_at = $2

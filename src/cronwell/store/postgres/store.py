@@ -15,8 +15,11 @@ from cronwell.runtime.postgres import Database, load_statements
 from cronwell.store.postgres.accounts import AccountReads
 from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
+from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.jobs import JobReads
+from cronwell.store.postgres.reconcile import ReconcileReads
 from cronwell.store.postgres.transaction import PostgresTransaction
+from cronwell.store.postgres.tzdata import TzdataReads
 from cronwell.store.postgres.workers import WorkerRows
 
 _HERE = Path(__file__).parent
@@ -28,7 +31,16 @@ _WORKERS = load_statements(_HERE / "workers.sql")
 LOCK_TIMEOUT = timedelta(milliseconds=300)
 
 
-class PostgresStore(JobReads, AccountReads, CalendarRows, ExecutionRows, WorkerRows):
+class PostgresStore(
+    JobReads,
+    AccountReads,
+    CalendarRows,
+    ForecastReads,
+    ReconcileReads,
+    TzdataReads,
+    ExecutionRows,
+    WorkerRows,
+):
     """Implements `store.port.Store`."""
 
     def __init__(self, database: Database) -> None:

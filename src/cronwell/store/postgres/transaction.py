@@ -17,6 +17,7 @@ from cronwell.runtime.postgres import Connection, load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
 from cronwell.store.postgres.calendars import CalendarNotes
 from cronwell.store.postgres.rows import columns, cursor_of, job_of, key_of, touched_of
+from cronwell.store.postgres.tzdata import TzdataChanges
 
 _HERE = Path(__file__).parent
 _JOBS = load_statements(_HERE / "jobs.sql")
@@ -25,7 +26,7 @@ _EXECUTIONS = load_statements(_HERE / "executions.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 
-class PostgresTransaction(CalendarNotes):
+class PostgresTransaction(CalendarNotes, TzdataChanges):
     """Implements `store.port.Transaction` on one connection."""
 
     def __init__(self, connection: Connection, known_days: frozenset[date]) -> None:
