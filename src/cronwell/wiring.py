@@ -21,6 +21,7 @@ from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.coordination.postgres import PostgresLeases
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
@@ -29,6 +30,7 @@ from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
@@ -198,6 +200,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             outlook=Outlook(base.store, base.clock, base.jobs),
             explain=Explain(base.store, base.clock, base.jobs),
             calendars=Calendars(base.store, base.clock),
+            overrides=_overrides(base),
             store=base.store,
             clock=base.clock,
             settings=base.settings,
@@ -210,6 +213,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
 
 async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
     settings = base.settings
+    overrides = _overrides(base)
     chores: list[Chore] = [
         Retention(base.store, base.clock, settings.retention),
         Rescue(base.store, base.clock),
@@ -219,7 +223,10 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
         FollowingCalendars(
             base.store, base.clock, base.settings.scheduler, Calendars(base.store, base.clock)
         ),
+        Overriding(base.store, base.clock, overrides, settings.retention),
     ]
+    # Before anything is staged: after a long outage the slots of waiting overrides may be due.
+    await overrides.apply_waiting()
     staging = Staging(base.store, base.clock, settings.scheduler)
     return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))
 
@@ -238,6 +245,10 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     return await worker_services(
         base.store, base.bus, base.clock, settings.worker, runners, base.jobs, sorted(REGISTRY.names())
     )
+
+
+def _overrides(base: Base) -> Overrides:
+    return Overrides(base.store, base.bus, base.clock, base.settings, base.jobs)
 
 
 def is_every_address(host: str) -> bool:

@@ -25,6 +25,7 @@ from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
 from cronwell.runtime.postgres import Database
@@ -183,6 +184,7 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         outlook=Outlook(store, clock, jobs),
         explain=Explain(store, clock, jobs),
         calendars=Calendars(store, clock),
+        overrides=Overrides(store, bus, clock, settings, jobs),
         store=store,
         clock=clock,
         settings=settings,

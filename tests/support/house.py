@@ -20,11 +20,13 @@ from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.staging import Staging
@@ -54,6 +56,7 @@ class House:
         self.outlook = Outlook(self.store, clock, self.jobs)
         self.explain = Explain(self.store, clock, self.jobs)
         self.calendars = Calendars(self.store, clock)
+        self.overrides = Overrides(self.store, self.bus, clock, settings, self.jobs)
         self.registry = Registry()
 
     @classmethod
@@ -75,6 +78,9 @@ class House:
 
     def following_calendars(self) -> FollowingCalendars:
         return FollowingCalendars(self.store, self.clock, self.settings.scheduler, self.calendars)
+
+    def overriding(self) -> Overriding:
+        return Overriding(self.store, self.clock, self.overrides, self.settings.retention)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

@@ -10,11 +10,12 @@ from cronwell import __version__
 from cronwell.api import docs, openapi, problems
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
-from cronwell.api.routes import calendars, cluster, executions, health, jobs, schedules
+from cronwell.api.routes import calendars, cluster, executions, health, jobs, overrides, schedules
 from cronwell.api.services import Services
 
 ROUTERS = (
     jobs.router,
+    overrides.router,
     executions.router,
     schedules.router,
     calendars.router,

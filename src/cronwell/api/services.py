@@ -14,6 +14,7 @@ from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Store
 
@@ -30,6 +31,7 @@ class Services:
     outlook: Outlook
     explain: Explain
     calendars: Calendars
+    overrides: Overrides
     store: Store
     clock: Clock
     settings: Settings

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 from cronwell import telemetry
 from cronwell.config import SchedulerSettings
-from cronwell.control.scheduling import move_from
+from cronwell.control.scheduling import left_out_of, move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import Clock
@@ -82,11 +82,20 @@ class Staging:
         self, transaction: Transaction, cursors: Sequence[Cursor], now: datetime, horizon: datetime
     ) -> list[Move]:
         furthest = horizon + min(STRETCH, self._settings.look_ahead / 2)
+        left_out = await left_out_of(transaction, cursors, furthest)
         moves: list[Move] = []
         for cursor in cursors:
             until = min(furthest, now + max(FIRST_STEP, 2 * (cursor.next_slot - now)))
             try:
-                moves.append(move_from(cursor, now=now, settings=self._settings, until=until))
+                moves.append(
+                    move_from(
+                        cursor,
+                        now=now,
+                        settings=self._settings,
+                        until=until,
+                        left_out=left_out.get((cursor.tenant_id, cursor.job_id), ()),
+                    )
+                )
             except Exception as error:  # noqa: BLE001  # one job's plan must not stop all the others' slots
                 await self._set_aside(transaction, cursor, now, error)
         return moves

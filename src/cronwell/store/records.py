@@ -59,6 +59,8 @@ class Job:
     """How many more slots may be run, where the schedule has `max_runs`."""
     defined_at: datetime | None = None
     """Since when the definition holds."""
+    decided: tuple[tuple[datetime, datetime | None], ...] = ()
+    """Slots from `next_slot` on that overrides skip or move, and where to as long as that is not written yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,8 @@ class ExecutionFilter:
     kind: Kind | None = None
     keys: tuple[ExecutionKey, ...] | None = None
     """Only these; for a redrive."""
+    begun_by: datetime | None = None
+    """Slots after this time only where they were moved and have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,3 +328,39 @@ class CalendarUse:
     calendar: str
     job_id: UUID
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What somebody decided about one slot of a job."""
+
+    tenant_id: int
+    job_id: UUID
+    slot: datetime
+    action: str
+    """`skip`, `move` or `payload`."""
+    ready_at: datetime | None
+    """Where the slot is moved to."""
+    payload: str | None
+    note: str | None
+    author: str | None
+    expires_at: datetime | None
+    """One that is not applied by then does nothing."""
+    created_at: datetime
+    applied_at: datetime | None = None
+
+    @property
+    def due_at(self) -> datetime:
+        """The first instant at which it makes a difference."""
+        return self.slot if self.ready_at is None else min(self.slot, self.ready_at)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOverride:
+    """An override that is not applied yet, with the plan of its job."""
+
+    tenant_id: int
+    job_id: UUID
+    slot: datetime
+    due_at: datetime
+    plan: str

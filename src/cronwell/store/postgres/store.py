@@ -16,6 +16,7 @@ from cronwell.store.postgres.accounts import AccountReads
 from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.jobs import JobReads
+from cronwell.store.postgres.overrides import OverrideReads
 from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.store.postgres.workers import WorkerRows
 
@@ -28,7 +29,7 @@ _WORKERS = load_statements(_HERE / "workers.sql")
 LOCK_TIMEOUT = timedelta(milliseconds=300)
 
 
-class PostgresStore(JobReads, AccountReads, CalendarRows, ExecutionRows, WorkerRows):
+class PostgresStore(JobReads, AccountReads, CalendarRows, OverrideReads, ExecutionRows, WorkerRows):
     """Implements `store.port.Store`."""
 
     def __init__(self, database: Database) -> None:
