@@ -22,6 +22,7 @@ from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.postgres import PostgresLeases
@@ -32,6 +33,7 @@ from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
@@ -205,6 +207,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             forecast=Forecast(base.store, base.clock),
             reconcile=Reconcile(base.store, base.clock),
             tzdata=Tzdata(base.store, base.clock, base.settings.scheduler, base.jobs),
+            overrides=_overrides(base),
             store=base.store,
             clock=base.clock,
             settings=base.settings,
@@ -217,6 +220,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
 
 async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
     settings = base.settings
+    overrides = _overrides(base)
     chores: list[Chore] = [
         Retention(base.store, base.clock, settings.retention),
         Rescue(base.store, base.clock),
@@ -227,7 +231,10 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             base.store, base.clock, base.settings.scheduler, Calendars(base.store, base.clock)
         ),
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
+        Overriding(base.store, base.clock, overrides, settings.retention),
     ]
+    # Before anything is staged: after a long outage the slots of waiting overrides may be due.
+    await overrides.apply_waiting()
     staging = Staging(base.store, base.clock, settings.scheduler)
     return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))
 
@@ -246,6 +253,10 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     return await worker_services(
         base.store, base.bus, base.clock, settings.worker, runners, base.jobs, sorted(REGISTRY.names())
     )
+
+
+def _overrides(base: Base) -> Overrides:
+    return Overrides(base.store, base.bus, base.clock, base.settings, base.jobs)
 
 
 def is_every_address(host: str) -> bool:

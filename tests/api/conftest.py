@@ -28,6 +28,7 @@ EMPTY = "; ".join(
         "backfills",
         "cursors",
         "job_revisions",
+        "overrides",
         "jobs",
         "executions",
         "attempts",

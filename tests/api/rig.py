@@ -26,6 +26,7 @@ from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.model.execution import ExecutionKey, Result, State
@@ -189,6 +190,7 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         forecast=Forecast(store, clock),
         reconcile=Reconcile(store, clock),
         tzdata=Tzdata(store, clock, settings.scheduler, jobs),
+        overrides=Overrides(store, bus, clock, settings, jobs),
         store=store,
         clock=clock,
         settings=settings,

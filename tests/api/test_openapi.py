@@ -33,6 +33,7 @@ POST /v1/jobs/{id}/trigger           GET /v1/jobs/{id}/status             GET /v
 GET /v1/jobs/{id}/history            GET /v1/jobs/{id}/upcoming           GET /v1/executions
 GET /v1/jobs/{id}/explain            GET /v1/calendars                    GET /v1/calendars/{name}
 PUT /v1/calendars/{name}             DELETE /v1/calendars/{name}
+GET /v1/jobs/{id}/overrides          PUT /v1/jobs/{id}/overrides/{slot}   DELETE /v1/jobs/{id}/overrides/{slot}
 GET /v1/executions/{id}              POST /v1/executions/{id}/cancel      POST /v1/executions/{id}/retry
 GET /v1/dead-letters                 POST /v1/dead-letters/redrive        POST /v1/dead-letters/{id}/dismiss
 POST /v1/schedules/preview           GET /v1/cluster                      GET /healthz

@@ -20,6 +20,7 @@ from cronwell.store.port import (
     Move,
     NewExecution,
     NewJob,
+    Override,
     Store,
     Worker,
 )
@@ -151,6 +152,25 @@ def new_execution(job: NewJob, slot: datetime = NOON, **fields: Any) -> NewExecu
             pool=job.pool,
             payload=None,
             reason="triggered",
+        ),
+        **fields,
+    )
+
+
+def new_override(job: NewJob, slot: datetime, **fields: Any) -> Override:
+    """A decision to skip a slot of a job, made at noon."""
+    return dataclasses.replace(
+        Override(
+            tenant_id=job.tenant_id,
+            job_id=job.id,
+            slot=slot,
+            action="skip",
+            ready_at=None,
+            payload=None,
+            note="why",
+            author="ana",
+            expires_at=None,
+            created_at=NOON,
         ),
         **fields,
     )

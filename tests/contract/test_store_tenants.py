@@ -24,6 +24,7 @@ from cronwell.store.port import (
     Job,
     JobFilter,
     NewJob,
+    Override,
     Report,
     Store,
     Transaction,
@@ -40,7 +41,10 @@ from tests.contract.desk import (
     move,
     new_execution,
     new_job,
+    new_override,
 )
+
+LATER = NOON + 2 * HOUR
 
 
 @dataclass
@@ -72,12 +76,13 @@ async def estate(desk: Desk, store: Store) -> Estate:
         gone = new_job("gone")
         await transaction.insert_jobs([gone], NOON)
         await transaction.set_job_state(1, gone.id, "deleted", NOON)
+        await transaction.put_override(new_override(job, LATER))
     return Estate(job, claim, pending, dead, worker)
 
 
 async def inventory(
     store: Store, estate: Estate
-) -> tuple[Job | None, list[Execution], list[Attempt], Answer | None]:
+) -> tuple[Job | None, list[Execution], list[Attempt], Answer | None, list[Override]]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
         answer = await transaction.recall(1, "key")
@@ -86,6 +91,7 @@ async def inventory(
         await store.list_executions(1, ExecutionFilter(), None, 1000),
         [attempt for key in (estate.dead, estate.claim.key) for attempt in await store.list_attempts(1, key)],
         answer,
+        await store.list_overrides(1, estate.job.id, None, 10),
     )
 
 
@@ -150,6 +156,9 @@ STORE: dict[str, tuple[Reach, object]] = {
         [],
     ),
     "dismiss": (lambda s, e: s.dismiss(OTHER, e.dead), False),
+    "get_override": (lambda s, e: s.get_override(OTHER, e.job.id, LATER), None),
+    "list_overrides": (lambda s, e: s.list_overrides(OTHER, e.job.id, None, 10), []),
+    "overrides_of": (lambda s, e: s.overrides_of(OTHER, e.job.id, NOON, NOON), []),
 }
 
 TRANSACTION: dict[str, tuple[Reach, object]] = {
@@ -186,6 +195,19 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         lambda t, e: t.note_uses(OTHER, [e.job.id], [CalendarUse("closed", e.job.id, 1)]),
         set(),
     ),
+    "put_override": (lambda t, e: t.put_override(new_override(e.as_other, LATER, action="move")), None),
+    "drop_override": (lambda t, e: t.drop_override(OTHER, e.job.id, LATER), False),
+    "overrides_after": (lambda t, e: t.overrides_after(OTHER, e.job.id, NOON, NOON), []),
+    "write_decided": (
+        lambda t, e: t.write_decided(
+            move(e.as_other, [PlannedSlot(LATER, LATER, State.SKIPPED, "theirs")]), NOON
+        ),
+        {LATER},
+    ),
+    "clear_slot": (lambda t, e: t.clear_slot(OTHER, e.job.id, NOON), None),
+    "slot_state": (lambda t, e: t.slot_state(OTHER, e.job.id, NOON), None),
+    "count_ahead": (lambda t, e: t.count_ahead(OTHER, e.job.id, NOON - DAY, None), 0),
+    "slots_left_out": (lambda t, e: t.slots_left_out([cursor_of(e.as_other)], NOON + DAY), {}),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
 }
@@ -195,6 +217,7 @@ OF_ALL = {
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
     *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),
+    *("overrides_waiting", "forget_overrides"),
 }
 
 

@@ -300,6 +300,35 @@ def test_a_cursor_that_a_change_of_a_zones_rules_took_off_its_slot_is_no_trouble
     assert covered == sorted(set(covered))
 
 
+@given(skipped=st.sets(st.integers(0, 40)), max_runs=st.integers(1, 12), data=st.data())
+def test_slots_that_are_left_out_use_up_no_run(skipped: set[int], max_runs: int, data: st.DataObject) -> None:
+    plan = Plan(schedule("* * * * *"))
+    left_out = {NOON + n * MINUTE for n in skipped}
+    cursor: datetime | None = NOON
+    runs_left: int | None = max_runs
+    found: list[datetime] = []
+    now = NOON - MINUTE
+    while cursor is not None and now < NOON + 3 * HOUR:
+        staging = plan_slots(
+            plan,
+            JOB,
+            cursor,
+            now=now,
+            until=now + LOOK_AHEAD,
+            grace=GRACE,
+            runs_left=runs_left,
+            left_out=left_out,
+        )
+        found += [each.slot for each in staging.planned if each.state is State.PENDING]
+        cursor, runs_left = staging.next_slot, staging.runs_left
+        now += data.draw(st.integers(1, 55)) * SECOND
+    expected = [
+        slot for slot in slots(plan.schedule, NOON - TICK, None, 41 + max_runs) if slot not in left_out
+    ]
+    assert found == expected[:max_runs]
+    assert (cursor, runs_left) == (None, 0)
+
+
 def test_following_a_plan_through_days_leaves_no_gap_and_no_double() -> None:
     plan = Plan(schedule("*/20 * * * *", "Europe/Berlin"))
     began = datetime(2026, 3, 28, 12, tzinfo=UTC)

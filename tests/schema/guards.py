@@ -23,7 +23,7 @@ _STORE = Path(cronwell.store.postgres.__file__).parent
 STATEMENTS = {
     name: sql
     for file in (
-        *("accounts", "calendars", "jobs", "staging", "executions", "workers"),
+        *("accounts", "calendars", "claims", "jobs", "staging", "executions", "overrides", "workers"),
         *("forecast", "reconcile", "tzdata"),
     )
     for name, sql in load_statements(_STORE / f"{file}.sql").items()
@@ -104,6 +104,8 @@ _KEYS: list[list[object]] = [
 _FENCES = [1] * _COUNT
 _NONE = [None] * _COUNT
 _ONE = (1, job_id(7), "scheduled", NOON)
+_SLOT = (1, job_id(7), NOON)
+_NO_PLACE = (None, None, None)
 _FIRST = NOON.replace(hour=0, day=FIRST_DAY.day)
 
 HOT = [
@@ -133,12 +135,18 @@ HOT = [
         {
             "candidate": (CLAIMABLE,),
             "earlier": (EARLIER,),
+            "other": (EARLIER,),
+            "moved": (KEY,),
             # The first is what is unfinished since more than a day: little, in an index of its own.
             "executions": (way("executions_unfinished", "slot"), KEY),
         },
         is_sorted_by_index=True,
     ),
-    Guard("skip_blocked", [["default"], NOON], {"late": (CLAIMABLE,), "earlier": (EARLIER,), "e": (KEY,)}),
+    Guard(
+        "skip_blocked",
+        [["default"], NOON],
+        {"late": (CLAIMABLE,), "earlier": (EARLIER,), "moved": (KEY,), "e": (KEY,)},
+    ),
     Guard(
         "complete",
         [
@@ -215,7 +223,7 @@ HOT = [
 def _listing(**where: object) -> list[object]:
     """Arguments of list_executions, of which each is optional."""
     names = ("job", "states", "from_slot", "to_slot", "worker", "text", "kind", "slot", "job_id", "last_kind")
-    return [1, *(where.get(name) for name in names), 100]
+    return [1, *(where.get(name) for name in names), 100, where.get("begun_by")]
 
 
 _HISTORY = way("executions_pkey", "job_id", "tenant_id")
@@ -258,6 +266,7 @@ COLD = [
         is_sorted_by_index=True,
     ),
     Guard("list_executions", _listing(job=job_id(7)), {"e": (_HISTORY,), "j": (JOB,)}),
+    Guard("list_executions", _listing(job=job_id(7), begun_by=NOON), {"e": (_HISTORY,), "j": (JOB,)}),
     Guard(
         "list_executions",
         _listing(job=job_id(7), to_slot=NOON, slot=NOON, job_id=job_id(7), last_kind="scheduled"),
@@ -283,7 +292,11 @@ COLD = [
     Guard("cancel_execution", [*_ONE, NOON], {"executions": (KEY,)}),
     Guard("dismiss", _ONE, {"executions": (KEY,)}),
     Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "jobs": (JOB,)}),
-    Guard("unfinished", [1, job_id(7), NOON, 1], {"executions": (_PAGED,)}),
+    Guard("unfinished", [1, job_id(7), NOON, 1], {"executions": (OF_JOB,)}),
+    Guard("overrides_waiting", [NOON, NOON, timedelta(days=31), *_NO_PLACE, 1000], {"c": (CURSOR,)}),
+    Guard("clear_slot", _SLOT, {"executions": (KEY,)}),
+    Guard("slot_state", _SLOT, {"executions": (KEY,)}),
+    Guard("count_ahead", [*_SLOT, NOON + timedelta(days=1)], {"executions": (KEY,)}),
     Guard(
         "drop_staged",
         [1, job_id(7), NOON],
@@ -329,6 +342,15 @@ UNGUARDED = {
     *("revisions_between", "skips_between", "cursors_estimate"),
     # Reads a share of a table's pages on purpose.
     "sampled_plans",
+    *(
+        "put_override",
+        "drop_override",
+        "get_override",
+        "list_overrides",
+        "overrides_after",
+        "overrides_applied",
+    ),
+    *("slots_left_out", "insert_decided", "forget_overrides"),
 }
 
 # A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.

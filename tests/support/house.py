@@ -21,6 +21,7 @@ from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.model.execution import ExecutionKey, State
@@ -28,6 +29,7 @@ from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.rezoning import Rezoning
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
@@ -61,6 +63,7 @@ class House:
         self.forecast = Forecast(self.store, clock)
         self.reconcile = Reconcile(self.store, clock)
         self.tzdata = Tzdata(self.store, clock, settings.scheduler, self.jobs)
+        self.overrides = Overrides(self.store, self.bus, clock, settings, self.jobs)
         self.registry = Registry()
 
     @classmethod
@@ -82,6 +85,9 @@ class House:
 
     def following_calendars(self) -> FollowingCalendars:
         return FollowingCalendars(self.store, self.clock, self.settings.scheduler, self.calendars)
+
+    def overriding(self) -> Overriding:
+        return Overriding(self.store, self.clock, self.overrides, self.settings.retention)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

@@ -17,6 +17,7 @@ from cronwell.api.routes import (
     forecast,
     health,
     jobs,
+    overrides,
     reconcile,
     schedules,
     tzdata,
@@ -25,6 +26,7 @@ from cronwell.api.services import Services
 
 ROUTERS = (
     jobs.router,
+    overrides.router,
     executions.router,
     schedules.router,
     calendars.router,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Annotated, Any
 
 import orjson
@@ -26,6 +26,14 @@ JobReference = Annotated[
         alias="id",
         description="A job's id, or `name:` and its name. A slash in a name is written as %2F.",
         examples=["name:daily-invoices"],
+    ),
+]
+Slot = Annotated[
+    str,
+    Path(
+        alias="slot",
+        description="A coming slot of the job: RFC 3339, or a wall-clock time in the zone of its schedule.",
+        examples=["2027-05-05T03:00:00Z"],
     ),
 ]
 ExecutionId = Annotated[str, Path(alias="id", description="An execution's id.")]
@@ -103,12 +111,12 @@ def read_page_limit(limit: int, services: Services) -> int:
     return limit
 
 
-def read_time(field: str, text: str | None) -> datetime | None:
-    """Read an RFC 3339 time with its offset."""
+def read_time(field: str, text: str | None, zone: tzinfo | None = None) -> datetime | None:
+    """Read an RFC 3339 time with its offset; without one, where a zone is given, a wall-clock time there."""
     if text is None:
         return None
     try:
-        return instants.parse(text)
+        return instants.parse(text, zone)
     except ValueError as error:
         advice = "; write + as %2B in an address" if re.search(r"\d \d\d:\d\d$", text) else ""
         raise errors.Invalid.field(field, f"{error}{advice}", accepted=instants.ACCEPTED) from None

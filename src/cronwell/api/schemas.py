@@ -8,7 +8,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from cronwell.api.problems import Problem
-from cronwell.control.views import Moment, View, WorkerView
+from cronwell.control.views import Moment, View
+from cronwell.control.workers import WorkerView
 
 _TIME = {"format": "date-time"}
 
@@ -38,6 +39,23 @@ class Trigger(Asked):
     """In place of the job's own payload, where it is given."""
     overlap: Literal["allow"] | None = None
     """`allow` starts it whatever else of the job is unfinished."""
+
+
+class OverrideAsked(Asked):
+    """What is to become of one coming slot."""
+
+    action: Literal["skip", "move", "payload"]
+    to: Time | None = None
+    """When a slot that is moved starts, before or after it: RFC 3339, or a wall-clock time in the zone of the job's
+    schedule."""
+    payload: Any = None
+    """In place of the job's own payload."""
+    note: Annotated[str, Field(max_length=2000)] | None = None
+    """Why, for those who ask what became of the slot."""
+    author: Annotated[str, Field(max_length=200)] | None = None
+    """Who decided."""
+    expires_at: Time | None = None
+    """From then on it does nothing, unless it is applied by then. It is applied a day ahead of the slot."""
 
 
 class Redrive(Asked):

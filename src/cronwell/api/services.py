@@ -15,6 +15,7 @@ from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
+from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.runtime.clock import Clock
@@ -36,6 +37,7 @@ class Services:
     forecast: Forecast
     reconcile: Reconcile
     tzdata: Tzdata
+    overrides: Overrides
     store: Store
     clock: Clock
     settings: Settings

@@ -36,6 +36,7 @@ def explain(
         ("schedule", found.get("schedule")),
         ("slot before", found.get("previous_slot")),
         ("slot after", found.get("next_slot")),
+        ("decided by", (found.get("override") or {}).get("author")),
         ("execution", (found.get("execution") or {}).get("id")),
     ]
     for name, value in fields:

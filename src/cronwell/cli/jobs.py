@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import typer
 
-from cronwell.cli import lists, times
+from cronwell.cli import lists, overrides, times
 from cronwell.cli.create import create
 from cronwell.cli.definitions import CatchUp
 from cronwell.cli.edit import edit
@@ -95,6 +95,9 @@ def show(context: typer.Context, job: Job, as_json: Json = False) -> None:
 
 
 app.command("edit")(edit)
+app.command("skip")(overrides.skip)
+app.command("move")(overrides.move)
+app.add_typer(overrides.app, name="override")
 
 
 @app.command()

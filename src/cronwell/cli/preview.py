@@ -90,5 +90,14 @@ def slot_row(screen: Screen, slot: dict[str, Any]) -> Sequence[object]:
         f"{at:%Y-%m-%d %H:%M:%S}",
         times.distance(at, screen.now),
         times.local(starts_at) if starts_at != at else "",
-        slot.get("note") or "",
+        "; ".join(filter(None, (_decided(slot.get("override")), slot.get("note")))),
     )
+
+
+def _decided(override: dict[str, Any] | None) -> str:
+    """What was decided about a slot; where it is moved to stands in its column."""
+    if not override:
+        return ""
+    what = {"skip": "skipped", "move": "moved", "payload": "another payload"}[override["action"]]
+    who = f" by {override['author']}" if override.get("author") else ""
+    return f"{what}{who}" + (f": {override['note']}" if override.get("note") else "")

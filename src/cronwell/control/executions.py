@@ -101,14 +101,23 @@ class Executions:
                 f"there is no execution {execution_id!r}; history may have been dropped by retention"
             )
         attempts = await self._store.list_attempts(tenant_id, key) if execution.fence else []
-        return execution_detail(execution, attempts)
+        override = None
+        if key.kind is Kind.SCHEDULED:
+            override = await self._store.get_override(tenant_id, key.job_id, key.slot)
+            override = override if override is not None and override.applied_at is not None else None
+        return execution_detail(execution, attempts, override)
 
     async def page(
         self, tenant_id: int, where: ExecutionFilter, *, cursor: str | None, limit: int
     ) -> Page[ExecutionView]:
         """Executions, newest slot first. Slots ahead are left out, unless a state or an end is asked for."""
         if where.to_slot is None and where.states is None:
-            where = dataclasses.replace(where, to_slot=self._clock.now() + timedelta(microseconds=1))
+            now = self._clock.now()
+            if where.job_id is not None:
+                where = dataclasses.replace(where, begun_by=now)
+            else:
+                # What began before its slot is left out here: it would be looked for among all that is staged ahead.
+                where = dataclasses.replace(where, to_slot=now + timedelta(microseconds=1))
         place = read_cursor(cursor, 1)
         after = None
         if place is not None:

@@ -9,7 +9,15 @@ from pydantic import Field
 
 from cronwell import durations, errors
 from cronwell.control.jobs import Jobs
-from cronwell.control.views import ExecutionView, Moment, View, execution_view
+from cronwell.control.overrides import has_expired
+from cronwell.control.views import (
+    ExecutionView,
+    Moment,
+    OverrideMark,
+    View,
+    execution_view,
+    override_mark,
+)
 from cronwell.model import instants, zones
 from cronwell.model.describe import describe, effect_of
 from cronwell.model.execution import ExecutionKey, Kind, State
@@ -17,7 +25,7 @@ from cronwell.model.kinds import CronTimes, RuleTimes
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule, previous
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Execution, Job, Store
+from cronwell.store.port import Execution, Job, Override, Store
 
 Verdict = Literal[
     "executed", "running", "staged", "skipped", "cancelled", "planned", "not_a_slot", "no_record"
@@ -52,6 +60,8 @@ class Explanation(View):
     lateness_ms: float | None = None
     ran_ms: float | None = None
     execution: ExecutionView | None = None
+    override: OverrideMark | None = None
+    """What somebody decided about the slot."""
     others: list[ExecutionView] = Field(default_factory=list)
     """Executions of other kinds with the same slot: triggers and backfills."""
     previous_slot: Moment | None = None
@@ -83,6 +93,7 @@ class Explain:
             if (found := await self._store.get_execution(tenant_id, ExecutionKey(job.id, kind, at)))
             is not None
         ]
+        override = await self._store.get_override(tenant_id, job.id, at)
         revision = await self._store.revision_at(tenant_id, job.id, at)
         schedule = None
         if revision is not None and revision.plan is not None:
@@ -94,12 +105,15 @@ class Explain:
             "local": at.astimezone(zone if shown is None else shown.zone).isoformat(),
             "schedule": None if schedule is None else describe(schedule),
             "revision": None if revision is None else revision.revision,
+            "override": None if override is None else override_mark(override),
             "others": [execution_view(each) for each in others],
             **_neighbours(shown, at),
         }
         if execution is not None:
-            return Explanation(**facts | _of_execution(execution, now))
+            return Explanation(**facts | _with_override(_of_execution(execution, now), override))
         verdict, reason, sentence = await self._without_execution(job, schedule, at, now)
+        if verdict == "planned" and override is not None:
+            verdict, reason, sentence = _foreseen(override, sentence, now)
         return Explanation(**facts, verdict=verdict, reason=reason, sentence=sentence)
 
     def _in_gap(self, job: Job, text: str, zone: tzinfo, why: str, schedule: Schedule | None) -> Explanation:
@@ -221,9 +235,45 @@ def _of_execution(execution: Execution, now: datetime) -> dict[str, Any]:
     return fields | {"verdict": "executed", "sentence": f"{start} and {how}{took}{error}."}
 
 
+def _with_override(found: dict[str, Any], override: Override | None) -> dict[str, Any]:
+    """What became of a slot, with who decided about it and why. One that was not applied had no part in it."""
+    if override is None or override.applied_at is None:
+        return found
+    told = told_override(override)
+    if found["reason"] == "override" and found["verdict"] == "skipped":
+        return found | {"sentence": f"The slot is skipped: {told}."}
+    return found | {"sentence": f"{found['sentence']} {told[0].upper()}{told[1:]}."}
+
+
+def _foreseen(override: Override, sentence: str, now: datetime) -> tuple[Verdict, str | None, str]:
+    """What will become of a slot that an override waits for."""
+    told = told_override(override)
+    if has_expired(override, now):
+        return "planned", None, f"{sentence} That {told} has expired, and does nothing."
+    if override.action == "skip":
+        return "skipped", "override", f"The slot will be skipped: {told}."
+    return "planned", None, f"{sentence} {told[0].upper()}{told[1:]}."
+
+
+def told_override(override: Override) -> str:
+    """Who decided what about a slot, and why."""
+    what = {
+        "skip": "skips it",
+        "move": f"moves it to {instants.write(override.ready_at)}" if override.ready_at else "moves it",
+        "payload": "gives it another payload",
+    }[override.action]
+    who = f" by {override.author}" if override.author else ""
+    why = f" ({override.note})" if override.note else ""
+    return f"an override{who} {what}{why}"
+
+
 def _told_start(execution: Execution) -> str:
     assert execution.started_at is not None
     started = instants.write(execution.started_at)
+    if execution.reason == "moved" and execution.attempt == 1:
+        late = execution.started_at - execution.ready_at
+        punctually = "on time" if late <= _SOON else f"{_away(late)} late"
+        return f"It started {punctually} where it was moved to, at {started}"
     late = execution.started_at - execution.key.slot
     if execution.attempt > 1:
         return f"The latest attempt started at {started}"

@@ -21,12 +21,12 @@ from cronwell.control.calendars import Calendars, Known
 from cronwell.control.definitions import Definition, Kept, judge, remark
 from cronwell.control.drafts import as_stored, merge, new_job, priority_of, read_id
 from cronwell.control.idempotency import Answered, RequestKey, once
+from cronwell.control.overriding import begin, begin_again
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import (
     FireMissed,
     first_move,
     put_moved,
-    resumption,
     unstage,
     wait_until_started,
 )
@@ -123,7 +123,7 @@ class Jobs:
         """One job with its latest executions."""
         job = await self.find(tenant_id, reference)
         latest = await self._store.list_executions(
-            tenant_id, ExecutionFilter(job_id=job.id, to_slot=self._clock.now()), None, LATEST
+            tenant_id, ExecutionFilter(job_id=job.id, begun_by=self._clock.now()), None, LATEST
         )
         return job_detail(job, latest)
 
@@ -190,8 +190,13 @@ class Jobs:
             await transaction.set_job_state(tenant_id, locked.id, "active", now)
             move = None
             if locked.plan is not None:
-                move = resumption(
-                    locked, locked.plan, now=now, settings=self._settings.scheduler, fire_missed=fire_missed
+                move = await begin_again(
+                    transaction,
+                    locked,
+                    locked.plan,
+                    now=now,
+                    settings=self._settings.scheduler,
+                    fire_missed=fire_missed,
                 )
                 await transaction.record([move], now)
                 await put_moved(transaction, move)
@@ -351,7 +356,7 @@ class Jobs:
         else:
             cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical(), runs_left)
             if not is_paused:
-                move = first_move(cursor, now=now, settings=self._settings.scheduler)
+                move = await begin(transaction, cursor, now=now, settings=self._settings.scheduler)
             if move is None:
                 await transaction.put_cursor(cursor, None, is_held=is_paused)
             else:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from cronwell.control.jobs import Jobs
+from cronwell.control.overriding import LONGEST_MOVE
 from cronwell.control.views import (
     ExecutionView,
     JobStatus,
@@ -18,15 +19,16 @@ from cronwell.control.views import (
     change_view,
     execution_view,
     next_fire_at,
+    override_mark,
 )
 from cronwell.model import zones
 from cronwell.model.calendars import Calendar
 from cronwell.model.describe import clock_changes, describe, warnings
-from cronwell.model.execution import State
+from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule, effective_at, parse, slots
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import ExecutionFilter, Store
+from cronwell.store.port import ExecutionFilter, Job, Override, Store
 
 _BEGUN = (State.RUNNING, State.RETRYING, State.SUCCEEDED, State.FAILED, State.CANCELLED)
 _NO_JOB = UUID(int=0)
@@ -50,13 +52,33 @@ class Outlook:
         ahead = await asyncio.to_thread(coming, schedule, job.id, self._clock.now(), count)
         if job.state == "paused":
             ahead = [each.model_copy(update={"note": "paused"}) for each in ahead]
+        ahead = await self._overridden(job, schedule, ahead, count)
         return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead)
+
+    async def _overridden(
+        self, job: Job, schedule: Schedule, ahead: list[UpcomingSlot], count: int
+    ) -> list[UpcomingSlot]:
+        """The coming slots with what was decided about them, after those that were moved and are still to start."""
+        now = self._clock.now()
+        overrides = await self._store.overrides_of(job.tenant_id, job.id, now - LONGEST_MOVE, now)
+        by_slot = {each.slot: each for each in overrides}
+        shown = [_marked(each, by_slot.get(each.slot)) for each in ahead]
+        late: list[UpcomingSlot] = []
+        for each in overrides:
+            if each.slot <= now and each.ready_at is not None and each.ready_at > now:
+                key = ExecutionKey(job.id, Kind.SCHEDULED, each.slot)
+                execution = await self._store.get_execution(job.tenant_id, key)
+                if execution is not None and execution.state is State.PENDING:
+                    local = each.slot.astimezone(schedule.zone).isoformat()
+                    slot = UpcomingSlot(slot=each.slot, local=local, effective_at=each.slot)
+                    late.append(_marked(slot, each))
+        return (late + shown)[:count]
 
     async def status(self, tenant_id: int, reference: str) -> JobStatus:
         """How the job's latest execution stands. What a worker holds for an instant ahead has not begun."""
         job = await self._jobs.find(tenant_id, reference)
         now = self._clock.now()
-        where = ExecutionFilter(job_id=job.id, states=_BEGUN, to_slot=now + timedelta(microseconds=1))
+        where = ExecutionFilter(job_id=job.id, states=_BEGUN, begun_by=now)
         latest = await self._store.list_executions(tenant_id, where, None, 2)
         begun = [each for each in latest if each.state is not State.RUNNING or each.ready_at <= now]
         last = execution_view(begun[0]) if begun else None
@@ -92,6 +114,13 @@ class Outlook:
             warnings=warnings(parsed, now),
             clock_changes=[change_view(change) for change in clock_changes(parsed, now)],
         )
+
+
+def _marked(slot: UpcomingSlot, override: Override | None) -> UpcomingSlot:
+    if override is None:
+        return slot
+    at = slot.effective_at if override.ready_at is None else override.ready_at
+    return slot.model_copy(update={"override": override_mark(override), "effective_at": at})
 
 
 def _begun_at(execution: ExecutionView) -> datetime:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from cronwell.config import SchedulerSettings
-from cronwell.control.scheduling import first_move, put_moved, unstage
+from cronwell.control.overriding import begin
+from cronwell.control.scheduling import put_moved, unstage
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule
 from cronwell.store.port import Cursor, Job, Move, Transaction
@@ -29,7 +30,7 @@ async def replan(
         return None
     runs_left = await unstage(transaction, job, now=now, settings=settings)
     cursor = Cursor(job.tenant_id, job.id, job.revision, now, changed.canonical(), runs_left)
-    move = first_move(cursor, now=now, settings=settings)
+    move = await begin(transaction, cursor, now=now, settings=settings)
     if move is None:
         await transaction.put_cursor(cursor, None)
     else:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Literal
+from uuid import UUID
 
 from cronwell.config import SchedulerSettings
 from cronwell.model.execution import State
@@ -27,18 +28,27 @@ FireMissed = Literal["none", "last", "all"]
 _SETTLING = timedelta(milliseconds=50)
 
 
-def first_move(cursor: Cursor, *, now: datetime, settings: SchedulerSettings) -> Move | None:
+def first_move(
+    cursor: Cursor, *, now: datetime, settings: SchedulerSettings, left_out: Collection[datetime] = ()
+) -> Move | None:
     """What to stage at once for a job that begins now, wherever its cursor stands; None where it has no slot ahead."""
     first = load_plan(cursor.plan).schedule.next_after(now)
     if first is None:
         return None
-    return move_from(dataclasses.replace(cursor, next_slot=first), now=now, settings=settings)
+    return move_from(
+        dataclasses.replace(cursor, next_slot=first), now=now, settings=settings, left_out=left_out
+    )
 
 
 def move_from(
-    cursor: Cursor, *, now: datetime, settings: SchedulerSettings, until: datetime | None = None
+    cursor: Cursor,
+    *,
+    now: datetime,
+    settings: SchedulerSettings,
+    until: datetime | None = None,
+    left_out: Collection[datetime] = (),
 ) -> Move:
-    """Plan a cursor's step up to the horizon, or to `until`."""
+    """Plan a cursor's step up to the horizon, or to `until`. What is `left_out` uses up no run."""
     plan = load_plan(cursor.plan)
     horizon = now + settings.look_ahead if until is None else until
     staging = plan_slots(
@@ -49,6 +59,7 @@ def move_from(
         until=horizon,
         grace=settings.late_grace,
         runs_left=cursor.runs_left,
+        left_out=left_out,
     )
     return Move(
         cursor=cursor,
@@ -75,18 +86,34 @@ async def settle_past(
     cursor = cursor_of(job)
     if cursor is None or cursor.next_slot > now:
         return job.runs_left
-    move = move_from(cursor, now=now, settings=settings, until=now)
+    left_out = await left_out_of(transaction, [cursor], now)
+    move = move_from(
+        cursor, now=now, settings=settings, until=now, left_out=left_out.get((job.tenant_id, job.id), ())
+    )
     await transaction.record([move], now)
     return move.runs_left
+
+
+async def left_out_of(
+    transaction: Transaction, cursors: Iterable[Cursor], until: datetime
+) -> Mapping[tuple[int, UUID], Collection[datetime]]:
+    """The slots that overrides have skipped, of those cursors that count their runs: others need not know."""
+    counting = [cursor for cursor in cursors if cursor.runs_left is not None]
+    return await transaction.slots_left_out(counting, until) if counting else {}
 
 
 async def unstage(
     transaction: Transaction, job: Job, *, now: datetime, settings: SchedulerSettings
 ) -> int | None:
-    """Take back the slots ahead; the runs that they would have been are left again. Returns how many runs are left."""
+    """Take back the slots ahead; the runs that they would have been are left again, and told."""
     runs_left = await settle_past(transaction, job, now=now, settings=settings)
+    taken = 0
+    is_following = job.plan is None or load_plan(job.plan).schedule.delay is not None
+    if runs_left is not None and not is_following:
+        # Also those that a worker holds: their slots lie ahead, so they are counted again when they are passed.
+        taken = await transaction.count_ahead(job.tenant_id, job.id, now, job.next_slot)
     dropped = await transaction.drop_staged(job.tenant_id, job.id, now)
-    return None if runs_left is None else runs_left + dropped
+    return None if runs_left is None else runs_left + (dropped if is_following else taken)
 
 
 def _passed_over(job: Job, now: datetime) -> Move | None:
@@ -108,7 +135,13 @@ async def put_moved(transaction: Transaction, move: Move) -> None:
 
 
 def resumption(
-    job: Job, text: str, *, now: datetime, settings: SchedulerSettings, fire_missed: FireMissed
+    job: Job,
+    text: str,
+    *,
+    now: datetime,
+    settings: SchedulerSettings,
+    fire_missed: FireMissed,
+    left_out: Collection[datetime] = (),
 ) -> Move:
     """The step of a job that goes on after a pause. What it missed is skipped as a range, unless asked for."""
     plan = load_plan(text)
@@ -116,13 +149,16 @@ def resumption(
     start = Cursor(job.tenant_id, job.id, job.revision, now, text, job.runs_left)
     first = plan.schedule.next_after(since)
     if first is None or first > now or plan.schedule.delay is not None:
-        return first_move(start, now=now, settings=settings) or standstill(start, plan)
+        return first_move(start, now=now, settings=settings, left_out=left_out) or standstill(start, plan)
     if fire_missed == "none":
-        move = first_move(start, now=now, settings=settings) or standstill(start, plan)
+        move = first_move(start, now=now, settings=settings, left_out=left_out) or standstill(start, plan)
         return dataclasses.replace(move, ranges=[SkippedRange(first, now, "paused")])
     asked = dataclasses.replace(plan, catch_up=fire_missed, catch_up_window=now - since)
     missed = move_from(
-        dataclasses.replace(start, next_slot=first, plan=asked.canonical()), now=now, settings=settings
+        dataclasses.replace(start, next_slot=first, plan=asked.canonical()),
+        now=now,
+        settings=settings,
+        left_out=left_out,
     )
     return dataclasses.replace(missed, cursor=start)
 

@@ -17,7 +17,7 @@ from cronwell.model.execution import Kind, Result, State
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import effective_at
-from cronwell.store.port import Attempt, Execution, Job, Worker
+from cronwell.store.port import Attempt, Execution, Job, Override
 
 
 def write_time(at: datetime) -> str:
@@ -112,6 +112,8 @@ class ExecutionView(View):
 
 class ExecutionDetail(ExecutionView):
     payload: Any = None
+    override: OverrideMark | None = None
+    """What somebody decided about its slot."""
     attempts: list[AttemptView] = Field(default_factory=list)
     timeline: list[TimelineEntry] = Field(default_factory=list)
 
@@ -164,13 +166,24 @@ class JobStatus(View):
     last_execution: ExecutionView | None = None
 
 
+class OverrideMark(View):
+    """What somebody decided about a slot, in short."""
+
+    action: Literal["skip", "move", "payload"]
+    to: Moment | None = None
+    """Where a slot is moved to."""
+    note: str | None = None
+    author: str | None = None
+
+
 class UpcomingSlot(View):
     slot: Moment
     local: str
     """The slot in the schedule's zone."""
     effective_at: Moment
-    """When the job starts: the slot, or its place in the window."""
+    """When the job starts: the slot, its place in the window, or where an override moves it to."""
     note: str | None = None
+    override: OverrideMark | None = None
 
 
 class Upcoming(View):
@@ -185,19 +198,6 @@ class Preview(View):
     warnings: list[str]
     clock_changes: list[ClockChangeView] = Field(default_factory=list)
     """The next two changes of the zone's clock."""
-
-
-class WorkerView(View):
-    id: UUID
-    name: str
-    state: str
-    version: str
-    pools: list[str]
-    handlers: list[str]
-    concurrency: int
-    running: int
-    started_at: Moment
-    heartbeat_at: Moment
 
 
 def job_view(job: Job, remarks: Remarks | None = None) -> JobView:
@@ -236,39 +236,46 @@ def job_detail(job: Job, latest: list[Execution]) -> JobDetail:
 
 
 def next_fire_at(job: Job) -> datetime | None:
-    """When the job fires next: a staged slot, or the first that is not staged yet."""
-    if job.staged_at is not None:
-        return job.staged_at
+    """When the job fires next: a staged slot, or the first that is not staged yet; overrides are minded."""
     if job.next_slot is None or job.plan is None:
-        return None
-    return effective_at(load_plan(job.plan).schedule, job.id, job.next_slot)
+        return job.staged_at
+    schedule = load_plan(job.plan).schedule
+    decided = dict(job.decided)
+    times = [to for slot, to in decided.items() if to is not None and schedule.has(slot)]
+    slot: datetime | None = job.next_slot
+    while slot is not None and slot in decided:
+        slot = schedule.next_after(slot)
+    if slot is not None:
+        times.append(effective_at(schedule, job.id, slot))
+    if job.staged_at is not None:
+        times.append(job.staged_at)
+    return min(times, default=None)
 
 
 def execution_view(execution: Execution) -> ExecutionView:
     return ExecutionView(**_execution_fields(execution))
 
 
-def execution_detail(execution: Execution, attempts: list[Attempt]) -> ExecutionDetail:
-    return ExecutionDetail(
-        **_execution_fields(execution),
-        payload=None if execution.payload is None else orjson.loads(execution.payload),
-        attempts=[_attempt_view(each) for each in attempts] + _last_attempt(execution, attempts),
-        timeline=_timeline(execution, attempts),
+def override_mark(override: Override) -> OverrideMark:
+    return OverrideMark.model_validate(
+        {
+            "action": override.action,
+            "to": override.ready_at,
+            "note": override.note,
+            "author": override.author,
+        }
     )
 
 
-def worker_view(worker: Worker) -> WorkerView:
-    return WorkerView(
-        id=worker.id,
-        name=worker.name,
-        state=worker.state,
-        version=worker.version,
-        pools=list(worker.pools),
-        handlers=list(worker.handlers),
-        concurrency=worker.concurrency,
-        running=worker.running,
-        started_at=worker.started_at,
-        heartbeat_at=worker.heartbeat_at,
+def execution_detail(
+    execution: Execution, attempts: list[Attempt], override: Override | None = None
+) -> ExecutionDetail:
+    return ExecutionDetail(
+        **_execution_fields(execution),
+        override=None if override is None else override_mark(override),
+        payload=None if execution.payload is None else orjson.loads(execution.payload),
+        attempts=[_attempt_view(each) for each in attempts] + _last_attempt(execution, attempts),
+        timeline=_timeline(execution, attempts),
     )
 
 

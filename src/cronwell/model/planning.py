@@ -15,6 +15,7 @@ The caller writes executions, ranges and the new cursor in one transaction. Noth
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -80,6 +81,8 @@ class PlannedSlot:
     ready_at: datetime
     state: State = State.PENDING
     reason: str | None = None
+    payload: str | None = None
+    """As JSON text, in place of the job's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ def load_plan(text: str) -> Plan:
     )
 
 
-def plan_slots(
+def plan_slots(  # noqa: PLR0913  # each is a fact of its own, and all but three are named
     plan: Plan,
     job_id: UUID,
     cursor: datetime,
@@ -143,16 +146,18 @@ def plan_slots(
     until: datetime,
     grace: timedelta,
     runs_left: int | None = None,
+    left_out: Collection[datetime] = (),
 ) -> Staging:
     """Give each slot from `cursor` up to `until` its verdict.
 
     Slots beyond `SLOTS_AT_ONCE` wait for the next pass; the cursor that comes back says where that starts. Where
-    `runs_left` is given, no more slots than that are run, and the job ends with the last of them.
+    `runs_left` is given, no more slots than that are run, and the job ends with the last of them; the slots `left_out`,
+    which have their verdict already, use up none.
     """
     if plan.schedule.delay is not None:
         return _plan_one(cursor, now=now, until=until, grace=grace, runs_left=runs_left)
     staging = _plan_all(plan, job_id, cursor, now=now, until=until, grace=grace)
-    return staging if runs_left is None else _cut(staging, runs_left)
+    return staging if runs_left is None else _cut(staging, runs_left, left_out)
 
 
 def _plan_one(
@@ -168,10 +173,12 @@ def _plan_one(
     return Staging([planned], [], cursor, None if runs_left is None else runs_left - 1, awaits=True)
 
 
-def _cut(staging: Staging, runs_left: int) -> Staging:
+def _cut(staging: Staging, runs_left: int, left_out: Collection[datetime]) -> Staging:
     """Leave off everything after the last slot that may still be run."""
     kept: list[PlannedSlot] = []
     for each in staging.planned:
+        if each.slot in left_out:
+            continue
         if each.state is State.PENDING:
             if not runs_left:
                 break

@@ -68,6 +68,10 @@ class Schedule:
             slot = self._next_kept(t)
         return None if slot is None or (self.end is not None and slot > self.end) else slot
 
+    def has(self, moment: datetime) -> bool:
+        """Whether a moment is a slot. That of a schedule which waits for each execution's end is known to nobody."""
+        return self.delay is None and self.next_after(moment - _MICROSECOND) == moment
+
     @property
     def zone(self) -> tzinfo:
         return zones.find(self.timezone)

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from cronwell import telemetry
 from cronwell.config import SchedulerSettings
 from cronwell.control import rezoning
-from cronwell.control.scheduling import move_from
+from cronwell.control.scheduling import left_out_of, move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import Clock
@@ -83,6 +83,7 @@ class Staging:
         self, transaction: Transaction, cursors: Sequence[Cursor], now: datetime, horizon: datetime
     ) -> list[Move]:
         furthest = horizon + min(STRETCH, self._settings.look_ahead / 2)
+        left_out = await left_out_of(transaction, cursors, furthest)
         moves: list[Move] = []
         unsettled: list[Cursor] = []
 
@@ -92,7 +93,12 @@ class Staging:
         for cursor in cursors:
             try:
                 if rezoning.is_settled(cursor):
-                    moves.append(move_from(cursor, now=now, settings=self._settings, until=until(cursor)))
+                    skipped = left_out.get((cursor.tenant_id, cursor.job_id), ())
+                    moves.append(
+                        move_from(
+                            cursor, now=now, settings=self._settings, until=until(cursor), left_out=skipped
+                        )
+                    )
                 else:
                     unsettled.append(cursor)
             except Exception as error:  # noqa: BLE001  # one job's plan must not stop all the others' slots

@@ -15,31 +15,35 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.records import (
-    Accountable,
     Answer,
     Attempt,
     Backlog,
-    CalendarUse,
     Claimed,
     Cursor,
     Definition,
     Ended,
     Execution,
     ExecutionFilter,
-    Herd,
     Job,
     JobFilter,
-    KeptCalendar,
     Move,
     NewExecution,
     NewJob,
     Orphan,
     Report,
+    Touched,
+    Worker,
+)
+from cronwell.store.schedule_records import (
+    Accountable,
+    CalendarUse,
+    Herd,
+    KeptCalendar,
+    Override,
     Revision,
     Skip,
     Standing,
-    Touched,
-    Worker,
+    WaitingOverride,
 )
 
 __all__ = [
@@ -62,6 +66,7 @@ __all__ = [
     "NewExecution",
     "NewJob",
     "Orphan",
+    "Override",
     "Report",
     "Revision",
     "Skip",
@@ -69,6 +74,7 @@ __all__ = [
     "Store",
     "Touched",
     "Transaction",
+    "WaitingOverride",
     "Worker",
 ]
 
@@ -105,7 +111,7 @@ class Transaction(Protocol):
 
     # staged and unfinished executions of a job
     async def drop_staged(self, tenant_id: int, job_id: UUID, after: datetime) -> int:
-        """Unstage the slots of a job after a time; how many they were."""
+        """Unstage the slots of a job after a time, with what overrides wrote there; how many they were."""
         ...
 
     async def withhold_due(
@@ -148,6 +154,39 @@ class Transaction(Protocol):
 
     async def mark_tzdata(self, cursors: Sequence[Cursor], tzdata: str) -> int:
         """Note by which release cursors go; how many, as one that has moved meanwhile is left alone."""
+        ...
+
+    # overrides
+    async def put_override(self, override: Override) -> None:
+        """Keep an override, in place of the one that its slot had; it is not applied yet."""
+        ...
+
+    async def drop_override(self, tenant_id: int, job_id: UUID, slot: datetime) -> bool: ...
+    async def overrides_after(
+        self, tenant_id: int, job_id: UUID, after: datetime, now: datetime
+    ) -> list[Override]:
+        """What holds for the slots of a job after a time, in their order."""
+        ...
+
+    async def write_decided(self, move: Move, now: datetime) -> set[datetime]:
+        """Write a job's slots as overrides have them, and note these as applied; the slots that had no row yet."""
+        ...
+
+    async def clear_slot(self, tenant_id: int, job_id: UUID, slot: datetime) -> State | None:
+        """Take back what is written for a slot; where a worker has it or it has ended it stays, and its state is told."""
+        ...
+
+    async def slot_state(self, tenant_id: int, job_id: UUID, slot: datetime) -> State | None: ...
+    async def count_ahead(
+        self, tenant_id: int, job_id: UUID, after: datetime, before: datetime | None
+    ) -> int:
+        """How many slots between two times are staged, begun or ended; skipped by an override does not count."""
+        ...
+
+    async def slots_left_out(
+        self, cursors: Sequence[Cursor], until: datetime
+    ) -> dict[tuple[int, UUID], frozenset[datetime]]:
+        """The slots from these cursors on that overrides have skipped, by tenant and job."""
         ...
 
     # idempotency
@@ -258,6 +297,29 @@ class Store(Protocol):
     ) -> list[Standing]:
         """As in a transaction; nothing is locked."""
         ...
+
+    # overrides
+    async def get_override(self, tenant_id: int, job_id: UUID, slot: datetime) -> Override | None: ...
+    async def list_overrides(
+        self, tenant_id: int, job_id: UUID, before: datetime | None, limit: int
+    ) -> list[Override]:
+        """The overrides of a job, the latest slot first."""
+        ...
+
+    async def overrides_of(
+        self, tenant_id: int, job_id: UUID, after: datetime, now: datetime
+    ) -> list[Override]:
+        """What holds for the slots of a job after a time, in their order."""
+        ...
+
+    async def overrides_waiting(
+        self, now: datetime, until: datetime, longest: timedelta, after: WaitingOverride | None, limit: int
+    ) -> list[WaitingOverride]:
+        """Overrides to be applied by a time and not applied yet, of jobs that go on; none is moved by more than
+        `longest`."""
+        ...
+
+    async def forget_overrides(self, before: datetime) -> None: ...
 
     # executions: what workers do
     async def claim(

@@ -59,6 +59,8 @@ class Job:
     """How many more slots may be run, where the schedule has `max_runs`."""
     defined_at: datetime | None = None
     """Since when the definition holds."""
+    decided: tuple[tuple[datetime, datetime | None], ...] = ()
+    """Slots from `next_slot` on that overrides skip or move, and where to as long as that is not written yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,8 @@ class ExecutionFilter:
     kind: Kind | None = None
     keys: tuple[ExecutionKey, ...] | None = None
     """Only these; for a redrive."""
+    begun_by: datetime | None = None
+    """Slots after this time only where they were moved and have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,82 +289,3 @@ class Answer:
     fingerprint: bytes
     status: int
     body: str
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """A definition of a job and when it held; without a schedule it has no plan."""
-
-    revision: int
-    plan: str | None
-    valid_from: datetime
-    valid_to: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """A range of slots, both ends included, that were not run."""
-
-    reason: str
-    from_slot: datetime
-    to_slot: datetime
-    slots: int | None
-    noted_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class KeptCalendar:
-    """A calendar as it is kept. `content` is what its user wrote, as JSON text."""
-
-    name: str
-    revision: int
-    content: str
-    created_at: datetime
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class CalendarUse:
-    """A job follows a calendar; its plan is made of this revision."""
-
-    calendar: str
-    job_id: UUID
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Accountable:
-    """A job that existed in a range of time, with every definition that held then, oldest first."""
-
-    job_id: UUID
-    name: str
-    created_at: datetime
-    paused_at: datetime | None
-    """Since when it is paused, where it is."""
-    is_over: bool
-    """It has no further slot."""
-    revisions: tuple[Revision, ...]
-    """The last one has no end where it holds now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A cursor and what was staged around it, from which its next slot can be found anew."""
-
-    cursor: Cursor
-    name: str
-    since: datetime
-    """Nothing is owed from before this time."""
-    reached: datetime | None
-    """The newest slot up to now that has an execution; None where none is recent."""
-    ahead: tuple[datetime, ...]
-    """Slots after now that have an execution."""
-
-
-@dataclass(frozen=True, slots=True)
-class Herd:
-    """Jobs that share a plan, and how many they are."""
-
-    plan: str
-    runs_left: int | None
-    jobs: int

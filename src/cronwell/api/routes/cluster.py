@@ -11,7 +11,7 @@ from cronwell import __version__
 from cronwell.api import openapi, parameters, schemas
 from cronwell.api.answers import json_answer
 from cronwell.api.services import Given
-from cronwell.control.views import worker_view
+from cronwell.control.workers import worker_view
 
 router = APIRouter(tags=["cluster"], dependencies=parameters.STRICT, default_response_class=Response)
 

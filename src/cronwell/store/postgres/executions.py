@@ -32,6 +32,7 @@ from cronwell.store.postgres.rows import (
 )
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
+_CLAIMS = load_statements(Path(__file__).with_name("claims.sql"))
 _STAGING = load_statements(Path(__file__).with_name("staging.sql"))
 
 FIRST_WINDOW = timedelta(seconds=1)
@@ -49,11 +50,11 @@ class ExecutionRows:
     async def claim(
         self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
     ) -> list[Claimed]:
-        rows = await self._database.fetch(_SQL["claim"], pool, priority, ready_by, worker, limit, now)
+        rows = await self._database.fetch(_CLAIMS["claim"], pool, priority, ready_by, worker, limit, now)
         return [claimed_of(row) for row in rows]
 
     async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int:
-        return len(await self._database.fetch(_SQL["skip_blocked"], list(pools), now))
+        return len(await self._database.fetch(_CLAIMS["skip_blocked"], list(pools), now))
 
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
         if all(e.state is State.SUCCEEDED and e.output is None and e.started_at is not None for e in ended):
@@ -186,6 +187,7 @@ class ExecutionRows:
             where.kind,
             *last,
             limit,
+            where.begun_by,
         )
         return [execution_of(row) for row in rows]
 

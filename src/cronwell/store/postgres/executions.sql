@@ -1,71 +1,3 @@
--- name: claim
--- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live
--- worker. One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished.
--- Earlier ones are looked up in the day before the slot; `stale` holds the rest, which are few, so that a claim does
--- not probe every day's partition for each candidate. It reaches to a day before $3, which no candidate's slot lies
--- behind by more than the microseconds that keep triggers apart.
-with alive as (
-    select id from workers where id = $4 and state = 'active' and lease_until > $6
-),
-stale as materialized (
-    select job_id, slot
-    from executions
-    where slot < $3::timestamptz - interval '1 day' + interval '1 second'
-        and running_limit is not null
-        and state in ('pending', 'running', 'retrying')
-),
-due as (
-    select tenant_id, job_id, kind, slot
-    from executions as candidate
-    where pool = $1
-        and priority = $2
-        and ready_at <= $3
-        and state in ('pending', 'retrying')
-        and (
-            running_limit is null
-            or running_limit > (
-                select count(*)
-                from executions as earlier
-                where earlier.job_id = candidate.job_id
-                    and earlier.slot < candidate.slot
-                    and earlier.slot >= candidate.slot - interval '1 day'
-                    and earlier.running_limit is not null
-                    and earlier.state in ('pending', 'running', 'retrying')
-            ) + (
-                select count(*)
-                from stale
-                where stale.job_id = candidate.job_id
-                    and stale.slot < candidate.slot - interval '1 day'
-            )
-        )
-        and exists (select from alive)
-    order by ready_at
-    limit $5
-    for update skip locked
-),
--- Arrays, because the planner takes an unnest for few rows and so always goes by the primary key. Joined to `due`
--- itself it hashed the whole partition: 8 k/s against 38-54 k/s at 200,000 rows (November 2026).
-keys as (
-    select array_agg(tenant_id) as tenants, array_agg(job_id) as jobs, array_agg(kind) as kinds, array_agg(slot) as slots
-    from due
-)
-update executions
-set state = 'running',
-    fence = executions.fence + 1,
-    attempt = executions.attempt + 1,
-    worker = $4,
-    claimed_at = $6,
-    started_at = null
-from keys
-cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as due (tenant_id, job_id, kind, slot)
-where executions.tenant_id = due.tenant_id
-    and executions.job_id = due.job_id
-    and executions.kind = due.kind
-    and executions.slot = due.slot
-returning
-    executions.tenant_id, executions.job_id, executions.kind, executions.slot, executions.ready_at,
-    executions.attempt, executions.fence, executions.revision, executions.priority, executions.payload
-
 -- name: complete
 -- Record how attempts ended, where the fence is still the one that was claimed. What did not succeed leaves a row in
 -- attempts. A retry is not taken up after a cancel, nor after a pause or delete that made this attempt the last.
@@ -142,53 +74,6 @@ where e.tenant_id = r.tenant_id
     and e.fence = r.fence
     and e.state::text = 'running'
 returning r.place, e.state
-
--- name: skip_blocked
--- Skip the executions that came due while `running_limit` earlier ones of their job were unfinished. Run after a claim
--- that found less than it asked for: what is due and pending then is blocked, so there is little to look through.
--- What catches up waits for its turn and is not skipped, and neither is what waits for nothing but that.
--- Pool by pool and tier by tier, and with a case that hides from the planner that only limited ones are wanted: for a
--- day that is still empty PostgreSQL 15 and 16 would otherwise choose to go through all that is staged ahead as well.
-with blocked as (
-    select found.tenant_id, found.job_id, found.kind, found.slot
-    from unnest($1::text[]) as served (pool)
-    cross join unnest(array[0, 1, 2]::smallint[]) as tier (priority)
-    cross join lateral (
-        select tenant_id, job_id, kind, slot
-        from executions as late
-        where pool = served.pool
-            and priority = tier.priority
-            and ready_at <= $2
-            and state = 'pending'
-            and case
-                when running_limit is null or reason = 'catch_up' then false
-                else running_limit <= (
-                    select count(*)
-                    from executions as earlier
-                    where earlier.job_id = late.job_id
-                        and earlier.slot < late.slot
-                        and earlier.running_limit is not null
-                        and earlier.state in ('pending', 'running', 'retrying')
-                        and earlier.reason is distinct from 'catch_up'
-                )
-            end
-        offset 0
-    ) as found
-),
-keys as (
-    select array_agg(tenant_id) as tenants, array_agg(job_id) as jobs, array_agg(kind) as kinds, array_agg(slot) as slots
-    from blocked
-)
-update executions as e
-set state = 'skipped', reason = 'overlap', finished_at = $2
-from keys
-cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as b (tenant_id, job_id, kind, slot)
-where e.tenant_id = b.tenant_id
-    and e.job_id = b.job_id
-    and e.kind = b.kind
-    and e.slot = b.slot
-    and e.state::text = 'pending'
-returning e.tenant_id, e.job_id, e.kind, e.slot
 
 -- name: hand_back
 -- Give up claims that were not started, so that another worker may take them at once.
@@ -267,6 +152,7 @@ where e.tenant_id = $1
     and ($6::uuid is null or e.worker = $6)
     and ($7::text is null or e.output ilike $7 or e.error ilike $7)
     and ($8::execution_kind is null or e.kind = $8)
+    and ($13::timestamptz is null or e.slot <= $13 or e.started_at is not null)
     and ($9::timestamptz is null or (e.slot <= $9 and (e.slot, e.job_id, e.kind) < ($9, $10::uuid, $11::execution_kind)))
 order by e.slot desc, e.job_id desc, e.kind desc
 limit $12

@@ -18,8 +18,10 @@ from unnest(
 ) as made (tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits)
 
 -- name: get_job
--- One job by id, with its cursor and the next instant that is staged already.
-select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at
+-- One job by id, with its cursor, the next instant that is staged already, and the slots behind the cursor that overrides
+-- skip or move.
+select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at,
+    decided.slots as decided_slots, decided.times as decided_times
 from jobs as j
 left join cursors as c
     on c.tenant_id = j.tenant_id
@@ -30,10 +32,24 @@ left join lateral (
     where e.tenant_id = j.tenant_id
         and e.job_id = j.id
         and e.kind = 'scheduled'
-        and e.slot > $3::timestamptz - interval '2 days'
+        and e.slot >= least(
+            $3::timestamptz - interval '2 days',
+            (select min(o.slot) from overrides as o where o.tenant_id = j.tenant_id and o.job_id = j.id and o.ready_at > $3)
+        )
         and e.ready_at > $3
         and e.state in ('pending', 'running')
 ) as staged on true
+left join lateral (
+    select
+        array_agg(o.slot) as slots,
+        array_agg(case when o.applied_at is null then o.ready_at end) as times
+    from overrides as o
+    where o.tenant_id = j.tenant_id
+        and o.job_id = j.id
+        and o.slot >= c.next_slot
+        and o.action <> 'payload'
+        and (o.applied_at is not null or o.expires_at is null or o.expires_at > $3)
+) as decided on true
 where j.tenant_id = $1
     and j.id = $2
 
@@ -68,7 +84,8 @@ for update of j
 
 -- name: list_jobs
 -- Jobs by name, from behind the place where the last page ended. The page is cut before anything is looked up for it.
-select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at
+select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at,
+    decided.slots as decided_slots, decided.times as decided_times
 from (
     select *
     from jobs as listed
@@ -92,10 +109,24 @@ left join lateral (
     where e.tenant_id = j.tenant_id
         and e.job_id = j.id
         and e.kind = 'scheduled'
-        and e.slot > $2::timestamptz - interval '2 days'
+        and e.slot >= least(
+            $2::timestamptz - interval '2 days',
+            (select min(o.slot) from overrides as o where o.tenant_id = j.tenant_id and o.job_id = j.id and o.ready_at > $2)
+        )
         and e.ready_at > $2
         and e.state in ('pending', 'running')
 ) as staged on true
+left join lateral (
+    select
+        array_agg(o.slot) as slots,
+        array_agg(case when o.applied_at is null then o.ready_at end) as times
+    from overrides as o
+    where o.tenant_id = j.tenant_id
+        and o.job_id = j.id
+        and o.slot >= c.next_slot
+        and o.action <> 'payload'
+        and (o.applied_at is not null or o.expires_at is null or o.expires_at > $2)
+) as decided on true
 order by j.name
 
 -- name: list_deleted_jobs
@@ -173,14 +204,14 @@ where tenant_id = $1
     and job_id = $2
 
 -- name: drop_staged
--- Unstage the slots of a job that lie ahead, as a step of replacing them in the same transaction.
+-- Unstage the slots of a job that lie ahead, and what overrides have written there, as a step of replacing them in the
+-- same transaction.
 delete from executions
 where tenant_id = $1
     and job_id = $2
     and kind = 'scheduled'
     and slot > $3
-    and state = 'pending'
-    and attempt = 0
+    and ((state = 'pending' and attempt = 0) or (state = 'skipped' and reason = 'override'))
 
 -- name: withhold_due
 -- What is due but not started does not start any more; what runs may finish, but is not tried again. What is open is
@@ -216,12 +247,13 @@ where tenant_id = $1
 returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: unfinished
--- The executions of a job whose slot has come and that have not ended, newest first.
+-- The executions of a job whose slot has come and that have not ended, newest first. What was moved counts from the time
+-- that it was moved to.
 select job_id, kind, slot
 from executions
 where tenant_id = $1
     and job_id = $2
-    and slot <= $3
+    and case when reason = 'moved' then ready_at else slot end <= $3
     and (
         (running_limit is not null and state in ('pending', 'running', 'retrying'))
         or (running_limit is null and state in ('pending', 'retrying'))

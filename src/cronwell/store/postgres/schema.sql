@@ -199,6 +199,7 @@ create table overrides (
 );
 
 create index overrides_waiting on overrides (least(slot, ready_at)) where applied_at is null;
+create index overrides_slot on overrides (slot, action);
 
 create table backfills (
     tenant_id integer not null,

@@ -17,6 +17,7 @@ from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.jobs import JobReads
+from cronwell.store.postgres.overrides import OverrideReads
 from cronwell.store.postgres.reconcile import ReconcileReads
 from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.store.postgres.tzdata import TzdataReads
@@ -36,6 +37,7 @@ class PostgresStore(
     AccountReads,
     CalendarRows,
     ForecastReads,
+    OverrideReads,
     ReconcileReads,
     TzdataReads,
     ExecutionRows,
