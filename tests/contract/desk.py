@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
+from cronwell.model import zones
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
 from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
@@ -199,7 +200,8 @@ def cursor_of(job: NewJob, **fields: Any) -> Cursor:
     """The cursor as a scheduler that has locked the new job sees it."""
     assert job.next_slot is not None
     assert job.plan is not None
-    return dataclasses.replace(Cursor(job.tenant_id, job.id, 1, job.next_slot, job.plan), **fields)
+    cursor = Cursor(job.tenant_id, job.id, 1, job.next_slot, job.plan, job.runs_left, zones.version())
+    return dataclasses.replace(cursor, **fields)
 
 
 def move(job: NewJob, planned: Sequence[PlannedSlot] = (), **fields: Any) -> Move:

@@ -96,6 +96,7 @@ async def inventory(
 
 
 OTHER = OTHER_TENANT
+LAST = UUID(int=(1 << 128) - 1)
 Reach = Callable[[Any, Estate], Awaitable[object]]
 
 # Each method that names a tenant, called by another tenant with the owner's ids; and what it must answer.
@@ -141,6 +142,17 @@ STORE: dict[str, tuple[Reach, object]] = {
     "drop_calendar": (lambda s, e: s.drop_calendar(OTHER, "closed"), False),
     "revision_at": (lambda s, e: s.revision_at(OTHER, e.job.id, NOON + DAY), None),
     "skips_over": (lambda s, e: s.skips_over(OTHER, e.job.id, NOON), []),
+    "herds": (lambda s, e: s.herds(OTHER, 100), ([], 1.0)),
+    "accountable_jobs": (
+        lambda s, e: s.accountable_jobs(OTHER, NOON - DAY, NOON + DAY, shard=None, after=None, limit=10),
+        [],
+    ),
+    "skips_between": (lambda s, e: s.skips_between(OTHER, [e.job.id], NOON - DAY, NOON + DAY), {}),
+    "slots_between": (lambda s, e: s.slots_between(OTHER, [e.job.id], NOON - DAY, NOON + DAY), {}),
+    "last_slots": (lambda s, e: s.last_slots(OTHER, [e.job.id]), {}),
+    "window_end": (lambda s, e: s.window_end((OTHER, UUID(int=0)), (OTHER, LAST), 1), None),
+    "stale_cursors": (lambda s, e: s.stale_cursors((OTHER, UUID(int=0)), (OTHER, LAST), []), []),
+    "standings": (lambda s, e: s.standings([(OTHER, e.job.id)], NOON, DAY), []),
     "list_attempts": (lambda s, e: s.list_attempts(OTHER, e.dead), []),
     "cancel_execution": (lambda s, e: s.cancel_execution(OTHER, e.pending, NOON), None),
     "cancel_execution, running": (lambda s, e: s.cancel_execution(OTHER, e.claim.key, NOON), None),
@@ -208,6 +220,9 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     "slot_state": (lambda t, e: t.slot_state(OTHER, e.job.id, NOON), None),
     "count_ahead": (lambda t, e: t.count_ahead(OTHER, e.job.id, NOON - DAY, None), 0),
     "slots_left_out": (lambda t, e: t.slots_left_out([cursor_of(e.as_other)], NOON + DAY), {}),
+    "lock_cursors": (lambda t, e: t.lock_cursors([(OTHER, e.job.id)]), None),
+    "standings": (lambda t, e: t.standings([(OTHER, e.job.id)], NOON, DAY), []),
+    "mark_tzdata": (lambda t, e: t.mark_tzdata([cursor_of(e.as_other)], "theirs"), 0),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
 }
