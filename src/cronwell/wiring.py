@@ -16,6 +16,7 @@ from cronwell import errors, telemetry
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
+from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -31,6 +32,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import watch_lifeline
 from cronwell.runtime.web import WebServer
+from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
@@ -205,6 +207,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             forecast=Forecast(base.store, base.clock),
             reconcile=Reconcile(base.store, base.clock),
             tzdata=Tzdata(base.store, base.clock, base.settings.scheduler, base.jobs),
+            backfills=Backfills(base.store, base.clock, base.settings, base.jobs),
             store=base.store,
             clock=base.clock,
             settings=base.settings,
@@ -227,6 +230,7 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             base.store, base.clock, base.settings.scheduler, Calendars(base.store, base.clock)
         ),
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
+        Backfilling(base.store, base.bus, base.clock, settings.retention),
     ]
     staging = Staging(base.store, base.clock, settings.scheduler)
     return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))

@@ -32,6 +32,7 @@ EMPTY = "; ".join(
         "executions",
         "attempts",
         "skips",
+        "backfills",
         "workers",
         "idempotency_keys",
     )

@@ -20,6 +20,7 @@ from cronwell.api.app import create_app
 from cronwell.api.services import Services
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
+from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -189,6 +190,7 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         forecast=Forecast(store, clock),
         reconcile=Reconcile(store, clock),
         tzdata=Tzdata(store, clock, settings.scheduler, jobs),
+        backfills=Backfills(store, clock, settings, jobs),
         store=store,
         clock=clock,
         settings=settings,

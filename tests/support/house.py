@@ -15,6 +15,7 @@ import orjson
 from cronwell import telemetry
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import DatabaseSettings, Settings
+from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -27,6 +28,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
+from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.rezoning import Rezoning
@@ -61,6 +63,7 @@ class House:
         self.forecast = Forecast(self.store, clock)
         self.reconcile = Reconcile(self.store, clock)
         self.tzdata = Tzdata(self.store, clock, settings.scheduler, self.jobs)
+        self.backfills = Backfills(self.store, clock, settings, self.jobs)
         self.registry = Registry()
 
     @classmethod
@@ -82,6 +85,9 @@ class House:
 
     def following_calendars(self) -> FollowingCalendars:
         return FollowingCalendars(self.store, self.clock, self.settings.scheduler, self.calendars)
+
+    def backfilling(self, clock: Clock | None = None) -> Backfilling:
+        return Backfilling(self.store, self.bus, clock or self.clock, self.settings.retention)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

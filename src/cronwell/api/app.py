@@ -11,6 +11,7 @@ from cronwell.api import docs, openapi, problems
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
 from cronwell.api.routes import (
+    backfills,
     calendars,
     cluster,
     executions,
@@ -26,6 +27,7 @@ from cronwell.api.services import Services
 ROUTERS = (
     jobs.router,
     executions.router,
+    backfills.router,
     schedules.router,
     calendars.router,
     forecast.router,

@@ -27,6 +27,10 @@ def calendar_path(name: str) -> str:
     return f"/v1/calendars/{_quoted(name)}"
 
 
+def backfill_path(backfill_id: str) -> str:
+    return f"/v1/backfills/{_quoted(backfill_id)}"
+
+
 def _quoted(text: str) -> str:
     # An argument that is not UTF-8 reaches us with its bytes escaped; the server may judge them.
     return quote(text, safe=":", errors="surrogateescape")

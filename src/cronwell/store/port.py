@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
+from cronwell.store.backfill import Backfill
 from cronwell.store.records import (
     Accountable,
     Answer,
@@ -46,6 +47,7 @@ __all__ = [
     "Accountable",
     "Answer",
     "Attempt",
+    "Backfill",
     "Backlog",
     "CalendarUse",
     "Claimed",
@@ -150,6 +152,35 @@ class Transaction(Protocol):
         """Note by which release cursors go; how many, as one that has moved meanwhile is left alone."""
         ...
 
+    # backfills
+    async def insert_backfill(self, backfill: Backfill) -> None: ...
+    async def lock_backfill(self, tenant_id: int, backfill_id: UUID) -> Backfill | None:
+        """One backfill, locked until the transaction ends; its job is not deleted or edited meanwhile."""
+        ...
+
+    async def put_backfill(self, backfill: Backfill) -> None:
+        """Keep how far a locked backfill has come."""
+        ...
+
+    async def backfilled(
+        self, tenant_id: int, job_id: UUID, slots: Sequence[datetime]
+    ) -> dict[datetime, State]:
+        """Of these slots those that have an execution of a backfill, and its state."""
+        ...
+
+    async def insert_executions(self, new: Sequence[NewExecution]) -> set[ExecutionKey]:
+        """Add executions of any kind; those that come back were added, the others' keys are taken."""
+        ...
+
+    async def withdraw(
+        self, tenant_id: int, job_id: UUID, slots: Sequence[datetime], now: datetime
+    ) -> set[datetime]:
+        """Take back the executions of a backfill; the slots that come back had not begun and have none any more.
+
+        What runs may finish, but is not tried again.
+        """
+        ...
+
     # idempotency
     async def recall(self, tenant_id: int, key: str) -> Answer | None:
         """What was answered to this key; another request with it waits until this transaction ends."""
@@ -170,12 +201,22 @@ class Store(Protocol):
         self, tenant_id: int, where: JobFilter, after: tuple[str, UUID] | None, limit: int, now: datetime
     ) -> list[Job]: ...
     async def definitions(self, keys: Sequence[tuple[int, UUID]]) -> list[Definition]: ...
+    async def definitions_at(self, keys: Sequence[tuple[int, UUID, int]]) -> list[Definition]:
+        """Definitions of jobs at revisions that have been replaced."""
+        ...
+
     async def pauses_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]: ...
     async def signing_secret(self, tenant_id: int) -> str: ...
 
     # what became of the past
     async def revision_at(self, tenant_id: int, job_id: UUID, at: datetime) -> Revision | None:
         """The definition that a job had at a time; None before it was made and after it was deleted."""
+        ...
+
+    async def revisions_over(
+        self, tenant_id: int, job_id: UUID, begin: datetime, end: datetime, limit: int
+    ) -> list[Revision]:
+        """The definitions that a job had between two times, in order, at most so many."""
         ...
 
     async def skips_over(self, tenant_id: int, job_id: UUID, at: datetime) -> list[Skip]:
@@ -257,6 +298,24 @@ class Store(Protocol):
         self, keys: Sequence[tuple[int, UUID]], now: datetime, back: timedelta
     ) -> list[Standing]:
         """As in a transaction; nothing is locked."""
+        ...
+
+    # backfills
+    async def get_backfill(self, tenant_id: int, backfill_id: UUID) -> Backfill | None: ...
+    async def list_backfills(
+        self, tenant_id: int, job_id: UUID | None, state: str | None, after: UUID | None, limit: int
+    ) -> list[Backfill]:
+        """Backfills, newest first, from behind one on."""
+        ...
+
+    async def open_backfills(self, limit: int) -> list[tuple[int, UUID]]:
+        """Those with something to stage, executions that have not ended, or a job that is gone; oldest first."""
+        ...
+
+    async def count_backfilled(
+        self, tenant_id: int, job_id: UUID, begin: datetime, end: datetime, most: int
+    ) -> int:
+        """How many slots in [begin, end) have an execution of a backfill, counted up to `most`."""
         ...
 
     # executions: what workers do
