@@ -151,6 +151,12 @@ def staged(*, jobs: int, slots: int, skipped: int, took: timedelta) -> None:
     _log.debug("staged", jobs=jobs, slots=slots, skipped=skipped, ms=round(took.total_seconds() * 1000, 1))
 
 
+def backfilled(count: int) -> None:
+    """Past slots were staged because somebody asked for them."""
+    SLOTS.labels("backfilled").inc(count)
+    _log.debug("backfilled", slots=count)
+
+
 def staged_until(at: datetime) -> None:
     STAGED_UNTIL.set(at.timestamp())
 

@@ -16,6 +16,7 @@ from cronwell import errors, telemetry
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
+from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -32,6 +33,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import watch_lifeline
 from cronwell.runtime.web import WebServer
+from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
@@ -208,6 +210,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             reconcile=Reconcile(base.store, base.clock),
             tzdata=Tzdata(base.store, base.clock, base.settings.scheduler, base.jobs),
             overrides=_overrides(base),
+            backfills=Backfills(base.store, base.clock, base.settings, base.jobs),
             store=base.store,
             clock=base.clock,
             settings=base.settings,
@@ -232,6 +235,7 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
         ),
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
         Overriding(base.store, base.clock, overrides, settings.retention),
+        Backfilling(base.store, base.bus, base.clock, settings.retention),
     ]
     # Before anything is staged: after a long outage the slots of waiting overrides may be due.
     await overrides.apply_waiting()

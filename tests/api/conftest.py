@@ -33,6 +33,7 @@ EMPTY = "; ".join(
         "executions",
         "attempts",
         "skips",
+        "backfills",
         "workers",
         "idempotency_keys",
     )

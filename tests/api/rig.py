@@ -20,6 +20,7 @@ from cronwell.api.app import create_app
 from cronwell.api.services import Services
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
+from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -191,6 +192,7 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         reconcile=Reconcile(store, clock),
         tzdata=Tzdata(store, clock, settings.scheduler, jobs),
         overrides=Overrides(store, bus, clock, settings, jobs),
+        backfills=Backfills(store, clock, settings, jobs),
         store=store,
         clock=clock,
         settings=settings,

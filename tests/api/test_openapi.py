@@ -40,6 +40,9 @@ POST /v1/schedules/preview           GET /v1/cluster                      GET /h
 GET /readyz                          GET /metrics                         GET /v1/forecast
 GET /v1/reconcile                    GET /v1/tzdata/impact                POST /v1/tzdata/apply
 POST /v1/tzdata/hold
+POST /v1/jobs/{id}/backfills         GET /v1/jobs/{id}/backfills          GET /v1/backfills
+GET /v1/backfills/{id}               POST /v1/backfills/{id}/pause        POST /v1/backfills/{id}/resume
+POST /v1/backfills/{id}/cancel
 """
 
 # More than the suite needs; a deeper search by hand: EXAMPLES=200 pytest tests/api/test_openapi.py

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import examples
+from tests.cli import examples, test_backfills
 from tests.cli.scripted import ScriptedApi
 
 LONGEST_SILENCE = 20.0
@@ -118,3 +118,18 @@ def test_a_batch_shows_how_far_it_is(api: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text("{}\n")
     ended, shown = _on_terminal(api, "job", "create", "--batch", str(tmp_path / "jobs"))
     assert (ended, "1 created, 0 refused" in shown, "100%" in shown) == (0, True, True)
+
+
+@pytest.mark.parametrize(("typed", "code", "requests"), [("y\n", 0, 3), ("n\n", 1, 1)])
+def test_a_backfill_shows_the_range_asks_and_shows_progress(
+    api: ScriptedApi, typed: str, code: int, requests: int
+) -> None:
+    api.on("POST", "/v1/jobs/name:hello/backfills", test_backfills.plan())
+    api.on("POST", "/v1/jobs/name:hello/backfills", test_backfills.backfill(), status=201)
+    api.on("GET", f"/v1/backfills/{test_backfills.ID}", test_backfills.over())
+    ended, shown = _on_terminal(api, "job", "backfill", "hello", "--from", "7d", "--wait", typed=typed)
+    assert (ended, len(api.requests), "Run these 24 slots? [y/N]" in shown) == (code, requests, True)
+    if code == 0:
+        assert api.requests[1].json["to"] == test_backfills.plan()["to"]
+        assert "11 of 24 done" in shown
+        assert "finished: 24 of 24 done" in shown

@@ -13,6 +13,7 @@ from cronwell.model import zones
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
 from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
+    Backfill,
     Claimed,
     Cursor,
     Ended,
@@ -175,6 +176,49 @@ def new_override(job: NewJob, slot: datetime, **fields: Any) -> Override:
         ),
         **fields,
     )
+
+
+def new_backfill(job: NewJob, **fields: Any) -> Backfill:
+    """A backfill of the day before noon that is not in the store yet."""
+    return dataclasses.replace(
+        Backfill(
+            tenant_id=job.tenant_id,
+            id=uuid4(),
+            job_id=job.id,
+            state="running",
+            from_slot=NOON - DAY,
+            to_slot=NOON,
+            definition="current",
+            is_newest_first=False,
+            rate=10.0,
+            concurrency=3,
+            spans="[]",
+            slots=24,
+            reached=None,
+            next_ready_at=NOON,
+            staged=0,
+            passed_over=0,
+            succeeded=0,
+            failed=0,
+            unfinished=(),
+            payload=None,
+            note=None,
+            created_at=NOON,
+            updated_at=NOON,
+            finished_at=None,
+            job_name=job.name,
+            job_state="active",
+            job_revision=1,
+            job_pool=job.pool,
+        ),
+        **fields,
+    )
+
+
+def past(job: NewJob, slot: datetime, **fields: Any) -> NewExecution:
+    """An execution of a backfill, ready at noon."""
+    key = ExecutionKey(job.id, Kind.BACKFILL, slot)
+    return new_execution(job, slot, key=key, ready_at=NOON, priority=2, reason="backfill", **fields)
 
 
 def new_worker(**fields: Any) -> Worker:

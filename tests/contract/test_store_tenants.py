@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
     Answer,
     Attempt,
+    Backfill,
     CalendarUse,
     Claimed,
     Execution,
@@ -39,9 +41,11 @@ from tests.contract.desk import (
     cursor_of,
     ended,
     move,
+    new_backfill,
     new_execution,
     new_job,
     new_override,
+    past,
 )
 
 LATER = NOON + 2 * HOUR
@@ -56,6 +60,7 @@ class Estate:
     pending: ExecutionKey
     dead: ExecutionKey
     worker: UUID
+    backfill: Backfill
 
     @property
     def as_other(self) -> NewJob:
@@ -77,12 +82,15 @@ async def estate(desk: Desk, store: Store) -> Estate:
         await transaction.insert_jobs([gone], NOON)
         await transaction.set_job_state(1, gone.id, "deleted", NOON)
         await transaction.put_override(new_override(job, LATER))
-    return Estate(job, claim, pending, dead, worker)
+        backfill = new_backfill(job)
+        await transaction.insert_backfill(backfill)
+        await transaction.insert_executions([past(job, NOON - HOUR)])
+    return Estate(job, claim, pending, dead, worker, backfill)
 
 
 async def inventory(
     store: Store, estate: Estate
-) -> tuple[Job | None, list[Execution], list[Attempt], Answer | None, list[Override]]:
+) -> tuple[Job | None, list[Execution], list[Attempt], Answer | None, list[Override], Backfill | None]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
         answer = await transaction.recall(1, "key")
@@ -92,7 +100,12 @@ async def inventory(
         [attempt for key in (estate.dead, estate.claim.key) for attempt in await store.list_attempts(1, key)],
         answer,
         await store.list_overrides(1, estate.job.id, None, 10),
+        await store.get_backfill(1, estate.backfill.id),
     )
+
+
+async def _slots_of(keys: Awaitable[set[ExecutionKey]]) -> set[datetime]:
+    return {key.slot for key in await keys}
 
 
 OTHER = OTHER_TENANT
@@ -141,6 +154,12 @@ STORE: dict[str, tuple[Reach, object]] = {
     "calendar_users": (lambda s, e: s.calendar_users(OTHER, "closed", 10), 0),
     "drop_calendar": (lambda s, e: s.drop_calendar(OTHER, "closed"), False),
     "revision_at": (lambda s, e: s.revision_at(OTHER, e.job.id, NOON + DAY), None),
+    "revisions_over": (lambda s, e: s.revisions_over(OTHER, e.job.id, NOON - DAY, NOON + DAY, 10), []),
+    "definitions_at": (lambda s, e: s.definitions_at([(OTHER, e.job.id, 1)]), []),
+    "get_backfill": (lambda s, e: s.get_backfill(OTHER, e.backfill.id), None),
+    "list_backfills": (lambda s, e: s.list_backfills(OTHER, None, None, None, 10), []),
+    "list_backfills, of a job": (lambda s, e: s.list_backfills(OTHER, e.job.id, None, None, 10), []),
+    "count_backfilled": (lambda s, e: s.count_backfilled(OTHER, e.job.id, NOON - DAY, NOON, 10), 0),
     "skips_over": (lambda s, e: s.skips_over(OTHER, e.job.id, NOON), []),
     "herds": (lambda s, e: s.herds(OTHER, 100), ([], 1.0)),
     "accountable_jobs": (
@@ -223,6 +242,21 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     "lock_cursors": (lambda t, e: t.lock_cursors([(OTHER, e.job.id)]), None),
     "standings": (lambda t, e: t.standings([(OTHER, e.job.id)], NOON, DAY), []),
     "mark_tzdata": (lambda t, e: t.mark_tzdata([cursor_of(e.as_other)], "theirs"), 0),
+    "insert_backfill": (
+        lambda t, e: t.insert_backfill(dataclasses.replace(e.backfill, tenant_id=OTHER)),
+        None,
+    ),
+    "lock_backfill": (lambda t, e: t.lock_backfill(OTHER, e.backfill.id), None),
+    "put_backfill": (
+        lambda t, e: t.put_backfill(dataclasses.replace(e.backfill, tenant_id=OTHER, staged=9)),
+        None,
+    ),
+    "backfilled": (lambda t, e: t.backfilled(OTHER, e.job.id, [NOON - HOUR]), {}),
+    "insert_executions": (
+        lambda t, e: _slots_of(t.insert_executions([past(e.as_other, NOON - HOUR, payload='"theirs"')])),
+        {NOON - HOUR},
+    ),
+    "withdraw": (lambda t, e: t.withdraw(OTHER, e.job.id, [NOON - HOUR], NOON), set()),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
 }
@@ -233,6 +267,7 @@ OF_ALL = {
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
     *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),
     *("overrides_waiting", "forget_overrides"),
+    "open_backfills",
 }
 
 

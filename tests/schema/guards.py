@@ -23,7 +23,8 @@ _STORE = Path(cronwell.store.postgres.__file__).parent
 STATEMENTS = {
     name: sql
     for file in (
-        *("accounts", "calendars", "claims", "jobs", "staging", "executions", "overrides", "workers"),
+        *("accounts", "backfills", "calendars", "claims", "jobs", "staging", "executions", "overrides"),
+        "workers",
         *("forecast", "reconcile", "tzdata"),
     )
     for name, sql in load_statements(_STORE / f"{file}.sql").items()
@@ -177,6 +178,12 @@ HOT = [
     Guard("held_by", [worker_id(1)], {"executions": (way("executions_running", "worker"),)}),
     Guard("orphans", [1000], {"e": (way("executions_running", "worker"),), "j": (JOB,)}),
     Guard("definitions", [[1, 1], [job_id(1), job_id(2)]], {"jobs": (JOB,)}),
+    Guard("definitions_at", [[1, 1], [job_id(1), job_id(2)], [1, 2]], {"jobs": (JOB,)}),
+    Guard("open_backfills", [1000], {"jobs": (JOB,)}),
+    Guard("share_job", [1, job_id(7)], {"jobs": (JOB,)}),
+    Guard("backfilled", _KEYS, {"e": (KEY,)}),
+    Guard("unstage", _KEYS, {"e": (KEY,)}),
+    Guard("end_retries", [*_KEYS, NOON], {"e": (KEY,)}),
     Guard("heartbeat", [worker_id(1), NOON, NOON, 1, False], {}),
     Guard("lose_workers", [NOON], {}),
     # A few workers, now and then: going through what runs for each is no harm.
@@ -309,9 +316,17 @@ COLD = [
         [1, None, None, None, None, 500, 10.0, NOON, NOON, None, None, None],
         {"e": (way("executions_dead", "tenant_id"), KEY), "j": (JOB,)},
     ),
+    Guard("get_backfill", [1, job_id(7)], {"j": (JOB,)}),
+    Guard("list_backfills", [1, job_id(7), None, None, 100], {"j": (JOB,)}),
+    Guard(
+        "count_backfilled",
+        [1, job_id(7), NOON - timedelta(days=3), NOON, 1000],
+        {"executions": (KEY,)},
+    ),
     Guard("update_job", [1, job_id(7), "x", "active", "p", "http", "{}", "{}", NOON], {"jobs": (JOB,)}),
     Guard("set_job_state", [1, job_id(7), "paused", None, None, None, NOON], {"jobs": (JOB,)}),
     Guard("drop_cursor", [1, job_id(7)], {"cursors": (CURSOR,)}),
+    Guard("revisions_over", [1, job_id(7), NOON, NOON, 10], {"j": (JOB,), "c": (CURSOR,)}),
     Guard("revision_at", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
     Guard(
         "accountable_jobs",
@@ -335,6 +350,7 @@ COLD = [
 # These add rows, or read tables that stay small.
 UNGUARDED = {
     *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
+    *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
     # Calendars are few, and what follows them is found by their names.
     *("put_calendar", "get_calendars", "list_calendars", "calendar_users", "drop_calendar"),

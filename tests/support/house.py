@@ -15,6 +15,7 @@ import orjson
 from cronwell import telemetry
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import DatabaseSettings, Settings
+from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -28,6 +29,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
+from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.rescue import Rescue
@@ -64,6 +66,7 @@ class House:
         self.reconcile = Reconcile(self.store, clock)
         self.tzdata = Tzdata(self.store, clock, settings.scheduler, self.jobs)
         self.overrides = Overrides(self.store, self.bus, clock, settings, self.jobs)
+        self.backfills = Backfills(self.store, clock, settings, self.jobs)
         self.registry = Registry()
 
     @classmethod
@@ -88,6 +91,9 @@ class House:
 
     def overriding(self) -> Overriding:
         return Overriding(self.store, self.clock, self.overrides, self.settings.retention)
+
+    def backfilling(self, clock: Clock | None = None) -> Backfilling:
+        return Backfilling(self.store, self.bus, clock or self.clock, self.settings.retention)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

@@ -11,6 +11,7 @@ from cronwell.api import docs, openapi, problems
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
 from cronwell.api.routes import (
+    backfills,
     calendars,
     cluster,
     executions,
@@ -28,6 +29,7 @@ ROUTERS = (
     jobs.router,
     overrides.router,
     executions.router,
+    backfills.router,
     schedules.router,
     calendars.router,
     forecast.router,

@@ -37,6 +37,7 @@ Slot = Annotated[
     ),
 ]
 ExecutionId = Annotated[str, Path(alias="id", description="An execution's id.")]
+BackfillId = Annotated[str, Path(alias="id", description="A backfill's id.")]
 Limit = Annotated[int, Query(ge=1, description="Items on the page.")]
 PageCursor = Annotated[
     str | None,

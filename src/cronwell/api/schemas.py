@@ -80,6 +80,27 @@ class Redriven(View):
     count: int
 
 
+class BackfillAsked(Asked):
+    from_: Annotated[Time, Field(alias="from")]
+    """The first slot's time, no older than retention keeps."""
+    to: Time | None = None
+    """Slots before this time; by default, now."""
+    dry_run: Annotated[bool, Field(strict=True)] = False
+    """Say what it would do, and do nothing."""
+    order: Literal["oldest", "newest"] = "oldest"
+    """Which slots come first."""
+    rate: Annotated[float, Field(gt=0, le=1000, strict=True)] | Annotated[str, Field(max_length=40)] = 10.0
+    """How many executions start a second at the most, or a text such as `100/m` or `30/h`."""
+    concurrency: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
+    """How many executions are unfinished at once at the most, two of them in a second for each."""
+    definition: Literal["then", "current"] = "current"
+    """By which definition slots are found and run: `then`, the one that the job had at the time of each, or `current`."""
+    payload: Any = None
+    """In place of the job's own payload, where it is given."""
+    note: Annotated[str, Field(max_length=2000)] | None = None
+    """Why, for those who come across it."""
+
+
 class PreviewAsked(Asked):
     schedule: str | dict[str, Any]
     timezone: Annotated[str, Field(min_length=1, max_length=64)] | None = None

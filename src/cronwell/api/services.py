@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cronwell.config import Settings
+from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -38,6 +39,7 @@ class Services:
     reconcile: Reconcile
     tzdata: Tzdata
     overrides: Overrides
+    backfills: Backfills
     store: Store
     clock: Clock
     settings: Settings

@@ -10,6 +10,7 @@ from uuid import uuid4
 import typer
 
 from cronwell.cli import lists, overrides, times
+from cronwell.cli.backfills import backfill
 from cronwell.cli.create import create
 from cronwell.cli.definitions import CatchUp
 from cronwell.cli.edit import edit
@@ -239,6 +240,9 @@ def history(
     screen = here.screen(as_json)
     path = f"{job_path(job)}/executions"
     lists.show_list(here.client, screen, path, {}, part, lists.EXECUTION_COLUMNS, lists.execution_row)
+
+
+app.command("backfill")(backfill)
 
 
 def _described(screen: Screen, job: dict[str, Any]) -> list[tuple[str, object]]:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from cronwell import __version__
-from cronwell.cli import bench, calendars, dead_letters, executions, jobs, roles, settings, tzdata
+from cronwell.cli import backfills, bench, calendars, dead_letters, executions, jobs, roles, settings, tzdata
 from cronwell.cli.cluster import cluster
 from cronwell.cli.explain import explain
 from cronwell.cli.failures import MEANINGS, ExitCode, Failure
@@ -118,6 +118,7 @@ app.command("signing-secret")(roles.signing_secret)
 app.add_typer(settings.app, name="config")
 app.add_typer(jobs.app, name="job")
 app.add_typer(executions.app, name="execution")
+app.add_typer(backfills.app, name="backfill")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(calendars.app, name="calendar")
 app.command()(preview)

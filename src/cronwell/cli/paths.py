@@ -31,6 +31,10 @@ def override_path(job: str, slot: str) -> str:
     return f"{job_path(job)}/overrides/{_quoted(slot)}"
 
 
+def backfill_path(backfill_id: str) -> str:
+    return f"/v1/backfills/{_quoted(backfill_id)}"
+
+
 def _quoted(text: str) -> str:
     # An argument that is not UTF-8 reaches us with its bytes escaped; the server may judge them.
     return quote(text, safe=":", errors="surrogateescape")

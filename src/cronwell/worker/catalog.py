@@ -11,8 +11,9 @@ from uuid import UUID
 
 import orjson
 
+from cronwell.model.execution import Kind
 from cronwell.model.job import JobSpec
-from cronwell.store.port import Claimed, Store
+from cronwell.store.port import Claimed, Definition, Store
 
 KEPT = 50_000
 # What of a definition says how to run it. A herd of jobs differs in names and payloads and shares the rest, so each
@@ -40,17 +41,24 @@ class Catalog:
         self._secrets: dict[int, str] = {}
 
     async def look_up(self, claims: Sequence[Claimed]) -> list[KnownJob | None]:
-        """The job of each claim; None where there is no such job any more."""
+        """The job of each claim; None where there is no such job any more.
+
+        It is the job's newest definition, except for a backfill: that is run by the revision that it was staged with.
+        """
         missing = {
             (claim.tenant_id, claim.key.job_id)
             for claim in claims
             if (claim.key.job_id, claim.revision) not in self._jobs
         }
         fresh = await self._read(list(missing)) if missing else {}
+        if missing:
+            await self._read_replaced(claims)
         found: list[KnownJob | None] = []
         for claim in claims:
             key = (claim.key.job_id, claim.revision)
-            job = self._jobs.get(key) or fresh.get(claim.key.job_id)
+            job = self._jobs.get(key)
+            if job is None and claim.key.kind is not Kind.BACKFILL:
+                job = fresh.get(claim.key.job_id)
             if key in self._jobs:
                 self._jobs.move_to_end(key)
             found.append(job)
@@ -58,16 +66,32 @@ class Catalog:
             self._jobs.popitem(last=False)
         return found
 
+    async def _read_replaced(self, claims: Sequence[Claimed]) -> None:
+        """Read the definitions that backfills ask for and that are their jobs' no more.
+
+        After the present ones: what was replaced in between is found among the replaced.
+        """
+        wanted = {
+            (claim.tenant_id, claim.key.job_id, claim.revision)
+            for claim in claims
+            if claim.key.kind is Kind.BACKFILL and (claim.key.job_id, claim.revision) not in self._jobs
+        }
+        if wanted:
+            for row in await self._store.definitions_at(list(wanted)):
+                self._jobs[row.job_id, row.revision] = await self._known(row)
+
     async def _read(self, keys: Sequence[tuple[int, UUID]]) -> dict[UUID, KnownJob]:
         fresh: dict[UUID, KnownJob] = {}
         for row in await self._store.definitions(keys):
-            secret = self._secrets.get(row.tenant_id)
-            if secret is None:
-                secret = self._secrets[row.tenant_id] = await self._store.signing_secret(row.tenant_id)
-            job = _known(row.name, row.spec, secret)
             # The job may have moved on since the claim; its newest definition is the one to use.
-            fresh[row.job_id] = self._jobs[row.job_id, row.revision] = job
+            fresh[row.job_id] = self._jobs[row.job_id, row.revision] = await self._known(row)
         return fresh
+
+    async def _known(self, row: Definition) -> KnownJob:
+        secret = self._secrets.get(row.tenant_id)
+        if secret is None:
+            secret = self._secrets[row.tenant_id] = await self._store.signing_secret(row.tenant_id)
+        return _known(row.name, row.spec, secret)
 
 
 def _known(name: str, text: str, secret: str) -> KnownJob:

@@ -144,7 +144,7 @@ async def delete_job(services: Given, job: JobReference, if_match: IfMatch = Non
     openapi_extra=openapi.takes(schemas.Pause, is_required=False),
 )
 async def pause_job(services: Given, job: JobReference, raw: OptionalBody) -> Response:
-    """Pause a job. Nothing of it starts after the answer."""
+    """Pause a job. Nothing of it starts after the answer, except what a backfill asks for."""
     asked = validate(schemas.Pause, raw)
     until = parameters.read_time("until", asked.until)
     return shown_job(await services.jobs.pause(TENANT, job, note=asked.note, until=until))

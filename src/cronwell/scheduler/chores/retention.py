@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from cronwell import telemetry
 from cronwell.config import RetentionSettings
+from cronwell.model.backfill import oldest_kept
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Store
 
@@ -31,7 +32,8 @@ class Retention:
             day = today + timedelta(days=ahead)
             if await self._store.ensure_day(day):
                 telemetry.day_made(str(day))
-        oldest = (now - self._settings.executions).date()
+        # A backfill stages nothing of a day before this one, so none of them is made anew.
+        oldest = oldest_kept(now, self._settings.executions).date()
         dropped = 0
         for day in await self._store.days():
             if day >= oldest:

@@ -21,6 +21,12 @@ class AccountReads:
         row = await self._database.fetchrow(_SQL["revision_at"], tenant_id, job_id, at)
         return None if row is None else Revision(*row)
 
+    async def revisions_over(
+        self, tenant_id: int, job_id: UUID, begin: datetime, end: datetime, limit: int
+    ) -> list[Revision]:
+        rows = await self._database.fetch(_SQL["revisions_over"], tenant_id, job_id, begin, end, limit)
+        return [Revision(*row) for row in rows]
+
     async def skips_over(self, tenant_id: int, job_id: UUID, at: datetime) -> list[Skip]:
         rows = await self._database.fetch(_SQL["skips_over"], tenant_id, job_id, at)
         return [Skip(*row) for row in rows]

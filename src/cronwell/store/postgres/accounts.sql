@@ -21,6 +21,29 @@ where valid_from <= $3
 order by revision desc
 limit 1
 
+-- name: revisions_over
+-- The definitions that a job had between two times, in the order in which they held, at most so many.
+select revision, plan, valid_from, valid_to
+from (
+    select j.revision, c.plan, coalesce(j.defined_at, j.updated_at) as valid_from, null::timestamptz as valid_to
+    from jobs as j
+    left join cursors as c
+        on c.tenant_id = j.tenant_id
+        and c.job_id = j.id
+    where j.tenant_id = $1
+        and j.id = $2
+        and j.state <> 'deleted'
+    union all
+    select revision, nullif(plan, ''), valid_from, valid_to
+    from job_revisions
+    where tenant_id = $1
+        and job_id = $2
+) as known
+where valid_from < $4
+    and (valid_to is null or valid_to >= $3)
+order by revision
+limit $5
+
 -- name: skips_over
 -- The ranges of a job's slots that were not run and that reach over a time.
 select reason, from_slot, to_slot, slots, noted_at

@@ -12,7 +12,7 @@ import orjson
 from cronwell import errors
 from cronwell.runtime.postgres import Database, load_statements
 from cronwell.store.port import Definition, Job, JobFilter
-from cronwell.store.postgres.rows import job_of
+from cronwell.store.postgres.rows import columns, job_of
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -73,9 +73,11 @@ class JobReads:
         rows = await self._database.fetch(
             _SQL["definitions"], [tenant for tenant, _ in keys], [job for _, job in keys]
         )
-        return [
-            Definition(r["tenant_id"], r["id"], r["name"], r["revision"], r["state"], r["spec"]) for r in rows
-        ]
+        return [Definition(*row) for row in rows]
+
+    async def definitions_at(self, keys: Sequence[tuple[int, UUID, int]]) -> list[Definition]:
+        rows = await self._database.fetch(_SQL["definitions_at"], *columns(keys, 3))
+        return [Definition(*row) for row in rows]
 
     async def pauses_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]:
         rows = await self._database.fetch(_SQL["pauses_over"], now, limit)

@@ -217,6 +217,7 @@ where tenant_id = $1
 -- What is due but not started does not start any more; what runs may finish, but is not tried again. What is open is
 -- asked for in three parts, here and in the next two statements, because each of them has an index: by the primary key
 -- the whole history of a job is read. Of 860,000 executions that took 300-800 ms, and takes 1 (November 2026).
+-- A backfill was asked for and goes on through a pause, but ends with its job.
 update executions
 set state = case state when 'pending' then 'skipped' when 'retrying' then 'cancelled' else state end::execution_state,
     reason = case when state = 'running' then reason else $4 end,
@@ -224,6 +225,7 @@ set state = case state when 'pending' then 'skipped' when 'retrying' then 'cance
     is_last_attempt = true
 where tenant_id = $1
     and job_id = $2
+    and (kind <> 'backfill' or $4 = 'deleted')
     and (
         (running_limit is not null and state in ('pending', 'running', 'retrying'))
         or (running_limit is null and state in ('pending', 'retrying'))
@@ -232,11 +234,12 @@ where tenant_id = $1
 returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: rebase_open
--- What is not finished goes on under the job's new revision, pool and priority.
+-- What is not finished goes on under the job's new revision, pool and priority. A backfill keeps its own priority, and its
+-- revision where that is the one of the time of the slot.
 update executions
-set revision = $3,
+set revision = case when kind = 'backfill' and reason = 'backfill_then' then revision else $3 end,
     pool = case when state = 'running' then pool else $4 end,
-    priority = case when state = 'running' then priority else $5 end
+    priority = case when state = 'running' or kind = 'backfill' then priority else $5 end
 where tenant_id = $1
     and job_id = $2
     and (
@@ -248,12 +251,13 @@ returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first. What was moved counts from the time
--- that it was moved to.
+-- that it was moved to. Those of a backfill do not count: it has a limit of its own.
 select job_id, kind, slot
 from executions
 where tenant_id = $1
     and job_id = $2
     and case when reason = 'moved' then ready_at else slot end <= $3
+    and kind <> 'backfill'
     and (
         (running_limit is not null and state in ('pending', 'running', 'retrying'))
         or (running_limit is null and state in ('pending', 'retrying'))
@@ -266,6 +270,18 @@ limit $4
 -- What workers need to know of jobs.
 select jobs.tenant_id, jobs.id, jobs.name, jobs.revision, jobs.state, jobs.spec
 from unnest($1::integer[], $2::uuid[]) as wanted (tenant_id, id)
+join jobs
+    on jobs.tenant_id = wanted.tenant_id
+    and jobs.id = wanted.id
+
+-- name: definitions_at
+-- What workers need to know of jobs as they were at a revision that an edit has replaced since.
+select jobs.tenant_id, jobs.id, jobs.name, r.revision, jobs.state, r.spec
+from unnest($1::integer[], $2::uuid[], $3::integer[]) as wanted (tenant_id, id, revision)
+join job_revisions as r
+    on r.tenant_id = wanted.tenant_id
+    and r.job_id = wanted.id
+    and r.revision = wanted.revision
 join jobs
     on jobs.tenant_id = wanted.tenant_id
     and jobs.id = wanted.id

@@ -13,6 +13,7 @@ import asyncpg
 from cronwell import errors
 from cronwell.runtime.postgres import Database, load_statements
 from cronwell.store.postgres.accounts import AccountReads
+from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
@@ -35,6 +36,7 @@ LOCK_TIMEOUT = timedelta(milliseconds=300)
 class PostgresStore(
     JobReads,
     AccountReads,
+    BackfillReads,
     CalendarRows,
     ForecastReads,
     OverrideReads,

@@ -15,6 +15,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.shards import shard_of
 from cronwell.runtime.postgres import Connection, load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
+from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
 from cronwell.store.postgres.overrides import OverrideChanges
 from cronwell.store.postgres.rows import columns, cursor_of, job_of, key_of, touched_of
@@ -27,7 +28,7 @@ _EXECUTIONS = load_statements(_HERE / "executions.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 
-class PostgresTransaction(CalendarNotes, OverrideChanges, TzdataChanges):
+class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, TzdataChanges):
     """Implements `store.port.Transaction` on one connection."""
 
     def __init__(self, connection: Connection, known_days: frozenset[date]) -> None:

@@ -53,6 +53,8 @@ create table overrides (
 create index overrides_waiting on overrides (least(slot, ready_at)) where applied_at is null;
 create index overrides_slot on overrides (slot, action);
 
+-- Past slots that somebody asked to be run. `spans` says which slots they are and by which definition; `unfinished` holds
+-- the slots of the executions that were staged and have not ended yet, no more than `concurrency` of them.
 create table backfills (
     tenant_id integer not null,
     id uuid not null,
@@ -64,9 +66,15 @@ create table backfills (
     is_newest_first boolean not null,
     rate double precision not null check (rate > 0),
     concurrency integer not null check (concurrency > 0),
+    spans json not null,
     slots integer not null,
-    staged integer not null default 0,
     reached timestamptz,
+    next_ready_at timestamptz not null,
+    staged integer not null default 0,
+    passed_over integer not null default 0,
+    succeeded integer not null default 0,
+    failed integer not null default 0,
+    unfinished timestamptz[] not null default '{}',
     payload json,
     note text,
     created_at timestamptz not null,
@@ -75,4 +83,5 @@ create table backfills (
     primary key (tenant_id, id)
 );
 
-create index backfills_running on backfills (created_at) where state = 'running';
+create index backfills_of_job on backfills (tenant_id, job_id, id);
+create index backfills_open on backfills (created_at) where finished_at is null;
