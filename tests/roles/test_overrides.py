@@ -633,3 +633,20 @@ async def test_a_change_of_a_calendar_keeps_the_decisions_that_fit(still_house: 
         NOON + 15 * SECOND: "applied",
         NOON + 45 * SECOND: "not_a_slot",
     }
+
+
+async def test_a_slot_that_was_moved_to_before_its_time_waits_for_what_runs_and_is_not_skipped(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule=HOURLY)
+    await _put(still_house, job, NOON + 2 * HOUR, Decision("move", NOON + 70 * MINUTE))
+    clock.advance(HOUR)
+    await _stage(still_house)
+    [running] = await _claim(still_house, clock.now())
+    assert running.key.slot == NOON + HOUR
+    clock.advance(10 * MINUTE)
+    assert await _claim(still_house, clock.now()) == []
+    assert await still_house.store.skip_blocked(["default"], clock.now()) == 0
+    await _end(still_house, running, clock.now())
+    [moved] = await _claim(still_house, clock.now())
+    assert moved.key.slot == NOON + 2 * HOUR
