@@ -57,6 +57,11 @@ EVENTS: dict[str, Event] = {
             "cronwell_stage_seconds_sum": 1.5,
         },
     ),
+    "backfilled": Event(
+        lambda: telemetry.backfilled(4),
+        {"level": "debug", "slots": 4},
+        {'cronwell_slots_staged_total{verdict="backfilled"}': 4},
+    ),
     "staged_until": Event(
         lambda: telemetry.staged_until(NOON), sets={"cronwell_staged_until_seconds": NOON.timestamp()}
     ),

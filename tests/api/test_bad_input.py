@@ -37,7 +37,7 @@ def job(**fields: object) -> bytes:
     [
         ({"schedule": "0 25 * * *"}, "schedule", "0-23"),
         ({"schedule": "0 3 * *"}, "schedule", "fields"),
-        ({"schedule": "* * * * * * *"}, "schedule", "fields"),
+        ({"schedule": "* * * * * * * *"}, "schedule", "fields"),
         ({"schedule": ""}, "schedule", ""),
         ({"schedule": "@fortnightly"}, "schedule", ""),
         ({"schedule": {"cron": "61 * * * *"}}, "schedule.cron", "0-59"),

@@ -13,7 +13,7 @@ from tests.api.rig import HOURLY, Rig
 
 
 @pytest.mark.parametrize(
-    "path", ["/nothing", "/v1", "/v1/jobs/", "/v1/jobs/a/b/c", "/v1/jobs/x/explain", "/docs/nothing"]
+    "path", ["/nothing", "/v1", "/v1/jobs/", "/v1/jobs/a/b/c", "/v1/jobs/x/explained", "/docs/nothing"]
 )
 async def test_what_is_not_there_is_a_problem(rig: Rig, path: str) -> None:
     reply = await rig.caller.get(path)
