@@ -104,18 +104,21 @@ async def _stage_all(url: str, until: datetime) -> None:
                 nothing,
                 nothing,
             )
-            await connection.execute(sql["move_cursors"], tenants, jobs, ones, slots, nothing)
+            await connection.execute(
+                sql["move_cursors"], tenants, jobs, ones, slots, nothing, nothing, [False] * size, None
+            )
     await database.close()
 
 
 async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> float:
     database = await Database.connect(DatabaseSettings(), url, application_name="limit worker", is_hot=True)
+    claims = load_statements(_SQL_FOLDER / "claims.sql")
     sql = load_statements(_SQL_FOLDER / "executions.sql")
     now = await database.fetchval("select now()")
     began: float | None = None
     done = 0
     while done < count:
-        rows = await database.fetch(sql["claim"], "default", 1, until, worker, BATCH, now)
+        rows = await database.fetch(claims["claim"], "default", 1, until, worker, BATCH, now)
         if not rows:
             await asyncio.sleep(0.001)
             continue
