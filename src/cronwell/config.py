@@ -69,6 +69,9 @@ class SchedulerSettings:
     )
     batch: int = setting(2000, "jobs staged in one transaction", least=1)
     late_grace: timedelta = setting(timedelta(seconds=10), "a slot found no later than this is still on time")
+    catch_up_rate: int = setting(
+        500, "missed slots that become ready each second, from each scheduler, after an outage", least=1
+    )
     tzdata: str = setting(
         "apply",
         "next slots that new rules of their zone move: apply, hold (as told) or ask (hold until decided)",

@@ -152,7 +152,30 @@ async def test_missed_slots_get_the_verdict_of_their_catch_up_policy(
     ran = [each for each in missed if each.state is State.PENDING]
     assert len(ran) == run
     assert [each.key.slot for each in ran] == [each.key.slot for each in missed][skipped:]
-    assert all(each.ready_at == clock.now() for each in ran)
+    gap = SECOND / still_house.settings.scheduler.catch_up_rate
+    assert [each.ready_at for each in ran] == [clock.now() + gap * n for n in range(run)]
+
+
+async def test_an_outage_becomes_no_storm_what_it_missed_starts_at_a_rate_and_behind_what_is_on_time(
+    still_house: House, clock: ManualClock
+) -> None:
+    missed = [
+        {"name": f"missed-{n}", "target": "https://example.com", "schedule": "0 13 * * *", "priority": "high"}
+        for n in range(1200)
+    ]
+    await still_house.jobs.create_many(TENANT, missed)
+    clock.set(NOON + timedelta(hours=1, minutes=5))
+    live = await still_house.create("live", schedule="* * * * *")
+    await _stage_all(still_house)
+    caught = [each for each in await still_house.history() if each.reason == "catch_up"]
+    assert len(caught) == 1200
+    rate = still_house.settings.scheduler.catch_up_rate
+    for second in range(3):
+        begin = clock.now() + SECOND * second
+        due = sum(begin <= each.ready_at < begin + SECOND for each in caught)
+        assert due == min(rate, 1200 - rate * second)
+    assert {each.priority for each in caught} == {1}, "one below their own"
+    assert {each.priority for each in await still_house.history(live)} == {1}
 
 
 async def test_a_long_outage_of_a_seconds_job_is_accounted_for_as_a_range(

@@ -16,6 +16,7 @@ from typing import Literal
 from uuid import UUID
 
 from cronwell.config import SchedulerSettings
+from cronwell.control.pacing import Pace
 from cronwell.model.execution import State
 from cronwell.model.planning import Plan, SkippedRange, load_plan, plan_slots
 from cronwell.runtime.clock import Clock
@@ -160,7 +161,8 @@ def resumption(
         settings=settings,
         left_out=left_out,
     )
-    return dataclasses.replace(missed, cursor=start)
+    [paced] = Pace(settings.catch_up_rate).spread([dataclasses.replace(missed, cursor=start)], now)
+    return paced
 
 
 def standstill(cursor: Cursor, plan: Plan) -> Move:

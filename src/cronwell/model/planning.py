@@ -29,6 +29,7 @@ from cronwell.model.schedule import Schedule, effective_at, load, next_slot, slo
 CatchUp = Literal["none", "last", "all"]
 
 PRIORITIES = {"high": 0, "normal": 1, "low": 2}
+LOWEST_PRIORITY = 2
 LONGEST_DEFAULT_WINDOW = timedelta(hours=1)
 SLOTS_AT_ONCE = 1000
 """Slots of one job staged in one pass; a job with more comes up again at once."""

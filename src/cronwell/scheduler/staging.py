@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from cronwell import telemetry
 from cronwell.config import SchedulerSettings
 from cronwell.control import rezoning
+from cronwell.control.pacing import Pace
 from cronwell.control.scheduling import left_out_of, move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
@@ -49,6 +50,7 @@ class Staging:
         self._clock = clock
         self._settings = settings
         self._shards = list(shards)
+        self._pace = Pace(settings.catch_up_rate)
 
     async def poll(self) -> timedelta:
         """Stage a batch; come back at once while there is more."""
@@ -63,7 +65,7 @@ class Staging:
         horizon = now + self._settings.look_ahead
         async with self._store.transaction() as transaction:
             cursors = await transaction.lock_due(self._shards, horizon, self._settings.batch)
-            moves = await self._plan(transaction, cursors, now, horizon)
+            moves = self._pace.spread(await self._plan(transaction, cursors, now, horizon), now)
             if moves:
                 await transaction.stage(moves, now)
         if not cursors:

@@ -12,6 +12,7 @@ import asyncpg
 from cronwell import errors
 from cronwell.model import zones
 from cronwell.model.execution import ExecutionKey, State
+from cronwell.model.planning import CATCH_UP, LOWEST_PRIORITY, PlannedSlot
 from cronwell.model.shards import shard_of
 from cronwell.runtime.postgres import Connection, load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
@@ -195,7 +196,7 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, Tzdata
                 each.ready_at,
                 each.state,
                 move.cursor.revision,
-                move.priority,
+                _priority(move, each),
                 move.running_limit,
                 move.pool,
                 each.reason,
@@ -237,3 +238,9 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, Tzdata
 def _count(tag: str) -> int:
     """How many rows a statement touched, by its command tag."""
     return int(tag.rpartition(" ")[2])
+
+
+def _priority(move: Move, planned: PlannedSlot) -> int:
+    """What is caught up stands one tier below its job: slots on time go first."""
+    is_caught_up = planned.reason == CATCH_UP and planned.state is State.PENDING
+    return min(LOWEST_PRIORITY, move.priority + 1) if is_caught_up else move.priority

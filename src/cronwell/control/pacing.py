@@ -1,0 +1,46 @@
+"""Keep a long outage from becoming a storm: what is caught up starts at a rate, behind what is on time.
+
+Missed slots are found all at once. They become ready one after another, `catch_up_rate` of them a second from each
+scheduler, and stand one priority below their job's, so that slots on time go before them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from cronwell.model.execution import State
+from cronwell.model.planning import CATCH_UP, PlannedSlot
+from cronwell.store.port import Move
+
+
+class Pace:
+    """Deals out times at a rate. One instance serves a scheduler; one of its own serves a job that is resumed."""
+
+    def __init__(self, rate: int) -> None:
+        self._gap = timedelta(seconds=1 / rate)
+        self._free_at: datetime | None = None
+
+    def spread(self, moves: Iterable[Move], now: datetime) -> list[Move]:
+        """The same moves, with what they catch up ready at its turn; the oldest of a job goes first."""
+        return [self._spread(move, now) for move in moves]
+
+    def _spread(self, move: Move, now: datetime) -> Move:
+        if not any(is_caught_up(each) for each in move.planned):
+            return move
+        planned = [
+            dataclasses.replace(each, ready_at=self._turn(now)) if is_caught_up(each) else each
+            for each in move.planned
+        ]
+        return dataclasses.replace(move, planned=planned)
+
+    def _turn(self, now: datetime) -> datetime:
+        turn = now if self._free_at is None else max(now, self._free_at)
+        self._free_at = turn + self._gap
+        return turn
+
+
+def is_caught_up(planned: PlannedSlot) -> bool:
+    """Whether a slot runs although it was missed."""
+    return planned.reason == CATCH_UP and planned.state is State.PENDING
