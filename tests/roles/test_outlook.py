@@ -39,3 +39,17 @@ async def test_a_run_is_never_told_to_have_begun_before_its_instant(house: House
     assert status.last_execution is not None
     assert status.last_execution.started_at is None, "its worker has not told yet"
     assert status.last_run == status.last_execution.ready_at
+
+
+async def test_no_more_slots_are_shown_than_the_job_may_still_run(still_house: House) -> None:
+    job = await still_house.create(schedule={"cron": "*/30 * * * * *", "max_runs": 3})
+    assert len((await still_house.outlook.upcoming(TENANT, str(job), 10)).items) == 3
+    assert len((await still_house.outlook.upcoming(TENANT, str(job), 2)).items) == 2
+
+
+async def test_of_a_job_that_waits_for_the_end_only_the_next_slot_is_shown(still_house: House) -> None:
+    job = await still_house.create(schedule="every 10s after finish")
+    [shown] = (await still_house.outlook.upcoming(TENANT, str(job), 10)).items
+    assert shown.slot == still_house.clock.now() + timedelta(seconds=10)
+    assert shown.note is not None
+    assert "known when this has finished" in shown.note

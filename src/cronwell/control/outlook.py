@@ -48,12 +48,28 @@ class Outlook:
         if job.plan is None:
             return Upcoming(job_id=job.id, timezone="UTC", items=[])
         schedule = load_plan(job.plan).schedule
-        # A thousand slots take up to 50 ms, too long to keep the event loop from others.
-        ahead = await asyncio.to_thread(coming, schedule, job.id, self._clock.now(), count)
+        ahead = await self._ahead(job, schedule, count)
         if job.state == "paused":
             ahead = [each.model_copy(update={"note": "paused"}) for each in ahead]
         ahead = await self._overridden(job, schedule, ahead, count)
         return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead)
+
+    async def _ahead(self, job: Job, schedule: Schedule, count: int) -> list[UpcomingSlot]:
+        """The slots to come: no more than the job may still run, and only those that are known."""
+        now = self._clock.now()
+        if schedule.delay is not None:
+            at = next_fire_at(job)
+            note = "the next one is known when this has finished"
+            local = None if at is None else at.astimezone(schedule.zone).isoformat()
+            return (
+                [] if at is None else [UpcomingSlot(slot=at, local=local or "", effective_at=at, note=note)]
+            )
+        if job.runs_left is not None:
+            where = ExecutionFilter(job_id=job.id, states=(State.PENDING,), from_slot=now)
+            staged = await self._store.list_executions(job.tenant_id, where, None, count)
+            count = min(count, job.runs_left + len(staged))
+        # A thousand slots take up to 50 ms, too long to keep the event loop from others.
+        return await asyncio.to_thread(coming, schedule, job.id, now, count)
 
     async def _overridden(
         self, job: Job, schedule: Schedule, ahead: list[UpcomingSlot], count: int
