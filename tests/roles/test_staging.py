@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from cronwell import errors
+from cronwell.control.pacing import HEAD_START
 from cronwell.control.scheduling import move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
@@ -153,7 +154,7 @@ async def test_missed_slots_get_the_verdict_of_their_catch_up_policy(
     assert len(ran) == run
     assert [each.key.slot for each in ran] == [each.key.slot for each in missed][skipped:]
     gap = SECOND / still_house.settings.scheduler.catch_up_rate
-    assert [each.ready_at for each in ran] == [clock.now() + gap * n for n in range(run)]
+    assert [each.ready_at for each in ran] == [clock.now() + HEAD_START + gap * n for n in range(run)]
 
 
 async def test_an_outage_becomes_no_storm_what_it_missed_starts_at_a_rate_and_behind_what_is_on_time(
@@ -171,7 +172,7 @@ async def test_an_outage_becomes_no_storm_what_it_missed_starts_at_a_rate_and_be
     assert len(caught) == 1200
     rate = still_house.settings.scheduler.catch_up_rate
     for second in range(3):
-        begin = clock.now() + SECOND * second
+        begin = clock.now() + HEAD_START + SECOND * second
         due = sum(begin <= each.ready_at < begin + SECOND for each in caught)
         assert due == min(rate, 1200 - rate * second)
     assert {each.priority for each in caught} == {1}, "one below their own"

@@ -254,6 +254,36 @@ async def test_missed_slots_catch_up_one_after_another_and_none_is_skipped_for_t
     assert slots[: len(missed)] == [each.key.slot for each in missed]
 
 
+async def test_a_slot_on_time_is_not_held_up_by_one_that_waits_its_turn_to_catch_up(house: House) -> None:
+    slots: list[datetime] = []
+    together: list[int] = [0]
+
+    async def work(ctx: Context) -> None:
+        together[0] += 1
+        assert together[0] == 1
+        await asyncio.sleep(0)
+        slots.append(ctx.slot)
+        together[0] -= 1
+
+    house.registry.add(work, "work")
+    job = await house.create(schedule="* * * * * *", catch_up="last", catch_up_window="1h")
+    await house.database.execute("delete from executions")
+    await house.database.execute(
+        "update cursors set next_slot = date_trunc('second', now()) - interval '1 minute'"
+    )
+    await house.staging().run_once()
+    await house.database.execute(
+        "update executions set ready_at = now() + interval '6 seconds' where reason = 'catch_up' and state = 'pending'"
+    )
+    [missed] = [e for e in await house.history(job) if e.reason == "catch_up" and e.state is State.PENDING]
+    async with house.working():
+        await house.until_state(missed.key, State.SUCCEEDED, within=20)
+        await house.jobs.pause(TENANT, str(job))
+    place = slots.index(missed.key.slot)
+    assert place >= 2, "slots on time went before it"
+    assert slots[:place] == sorted(slots[:place])
+
+
 async def test_overlap_allow_runs_slots_beside_each_other(house: House) -> None:
     together = 0
     most = 0

@@ -1,7 +1,8 @@
 """Keep a long outage from becoming a storm: what is caught up starts at a rate, behind what is on time.
 
 Missed slots are found all at once. They become ready one after another, `catch_up_rate` of them a second from each
-scheduler, and stand one priority below their job's, so that slots on time go before them.
+scheduler, and stand one priority below their job's, so that slots on time go before them. A slot on time of the same job
+is not held up by one that is not ready yet.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from datetime import datetime, timedelta
 from cronwell.model.execution import State
 from cronwell.model.planning import CATCH_UP, PlannedSlot
 from cronwell.store.port import Move
+
+# A claim that began before the slot was written has ended by then: see `claim` in claims.sql.
+HEAD_START = timedelta(seconds=2)
 
 
 class Pace:
@@ -36,7 +40,8 @@ class Pace:
         return dataclasses.replace(move, planned=planned)
 
     def _turn(self, now: datetime) -> datetime:
-        turn = now if self._free_at is None else max(now, self._free_at)
+        first = now + HEAD_START
+        turn = first if self._free_at is None else max(first, self._free_at)
         self._free_at = turn + self._gap
         return turn
 

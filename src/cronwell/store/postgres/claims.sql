@@ -3,9 +3,11 @@
 -- worker. One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished.
 -- Earlier ones are looked up in the day before the slot; `stale` holds the rest, which are few, so that a claim does
 -- not probe every day's partition for each candidate. It reaches to a day before $3, which no candidate's slot lies
--- behind by more than the microseconds that keep triggers apart. Slots that somebody moved are out of this order: such a
--- one waits for whatever of its job has begun or comes before it, holds up no other until it is ready, and from then on
--- all of them; `ahead` has those that began before their slot, found by their overrides, which are few.
+-- behind by more than the microseconds that keep triggers apart. Slots that somebody moved, and those that catch up, are
+-- out of this order: such a one waits for whatever of its job has begun or comes before it, holds up no other until it is
+-- nearly ready, and from then on all of them. Nearly is 2 s, longer than a claim takes: no claim that did not see it yet is
+-- still under way when it is claimed itself. `ahead` has the moved ones that began before their slot, found by their
+-- overrides, which are few.
 with alive as (
     select id from workers where id = $4 and state = 'active' and lease_until > $6
 ),
@@ -15,6 +17,11 @@ stale as materialized (
     where slot < $3::timestamptz - interval '1 day' + interval '1 second'
         and running_limit is not null
         and state in ('pending', 'running', 'retrying')
+        and (
+            coalesce(reason not in ('moved', 'catch_up'), true)
+            or attempt > 0
+            or ready_at <= $3::timestamptz + interval '2 seconds'
+        )
 ),
 ahead as materialized (
     select e.job_id, e.slot
@@ -43,7 +50,7 @@ due as (
         and state in ('pending', 'retrying')
         and (
             running_limit is null
-            or running_limit > case when reason = 'moved' then (
+            or running_limit > case when reason in ('moved', 'catch_up') then (
                 select count(*)
                 from executions as other
                 where other.job_id = candidate.job_id
@@ -61,7 +68,11 @@ due as (
                     and earlier.slot >= candidate.slot - interval '1 day'
                     and earlier.running_limit is not null
                     and earlier.state in ('pending', 'running', 'retrying')
-                    and (earlier.reason is distinct from 'moved' or earlier.ready_at <= $3)
+                    and (
+                        coalesce(earlier.reason not in ('moved', 'catch_up'), true)
+                        or earlier.attempt > 0
+                        or earlier.ready_at <= $3::timestamptz + interval '2 seconds'
+                    )
             ) + (
                 select count(*)
                 from ahead
@@ -72,7 +83,10 @@ due as (
                 from stale
                 where stale.job_id = candidate.job_id
                     and stale.slot < candidate.slot - interval '1 day'
-                    and (reason is distinct from 'moved' or stale.slot < candidate.ready_at - interval '1 day')
+                    and (
+                        coalesce(reason not in ('moved', 'catch_up'), true)
+                        or stale.slot < candidate.ready_at - interval '1 day'
+                    )
             )
         )
         and exists (select from alive)
