@@ -162,12 +162,10 @@ def difference(expected: list[str], output: str, *, is_exact: bool = False) -> s
 _EXECUTION = re.compile(r"[0-9a-f]{32}-[smbd]-\d{8}T\d{6,12}Z")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WEEKDAY = re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?=\d{4}-)")
-_MOMENT = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d| [+-]\d{4})?"
-)
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d| [+-]\d{4})?")
 _CHANGE = re.compile(r"^(?:gap|fold): at MOMENT the clock shows MOMENT")
 # All jobs of all pages are counted, and pages are followed side by side.
-_COUNTED = re.compile(r"^expected [\d,]+, accounted for [\d,]+(?=, missing)|(?<=; )[\d,]+ jobs$")
+_COUNTED = re.compile(r"^expected [\d,]+, accounted for [\d,]+(?=, missing)|extra [\d,]+; [\d,]+ jobs$")
 # Whoever looks while it runs sees that it runs.
 _STATUS = re.compile(r'"status":"(?:running|succeeded)"')
 _FOLLOWED = re.compile(r"^(MOMENT) (?:running|succeeded) (\S+ EXECUTION)\b.*")
