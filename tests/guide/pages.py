@@ -131,8 +131,8 @@ def run(command: str, folder: Path, environ: Mapping[str, str], *, within: float
 def difference(expected: list[str], output: str, *, is_exact: bool = False) -> str | None:
     """Say which line of a page is not what was printed; None where all of them are.
 
-    Ids, times and lengths of time count as equal. `…` in a line stands for anything, `…` alone for any lines. With
-    `is_exact` moments count too, where a page shows the same ones for ever.
+    Ids, times and lengths of time count as equal, and so does which change of the clocks comes next. `…` in a line stands
+    for anything, `…` alone for any lines. With `is_exact` moments count too, where a page shows the same ones for ever.
     """
     actual = [_plain(line, is_exact=is_exact) for line in output.splitlines() if line.strip()]
     is_partial = False
@@ -162,7 +162,10 @@ def difference(expected: list[str], output: str, *, is_exact: bool = False) -> s
 _EXECUTION = re.compile(r"[0-9a-f]{32}-[smbd]-\d{8}T\d{6,12}Z")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WEEKDAY = re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?=\d{4}-)")
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| [+-]\d{4})?")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d| [+-]\d{4})?")
+_CHANGE = re.compile(r"^(?:gap|fold): at MOMENT the clock shows MOMENT")
+# All jobs of all pages are counted, and pages are followed side by side.
+_COUNTED = re.compile(r"^expected [\d,]+, accounted for [\d,]+(?=, missing)|extra [\d,]+; [\d,]+ jobs$")
 # Whoever looks while it runs sees that it runs.
 _STATUS = re.compile(r'"status":"(?:running|succeeded)"')
 _FOLLOWED = re.compile(r"^(MOMENT) (?:running|succeeded) (\S+ EXECUTION)\b.*")
@@ -174,6 +177,7 @@ def _plain(line: str, *, is_exact: bool) -> str:
     line = _STATUS.sub("STATUS", _UUID.sub("ID", _EXECUTION.sub("EXECUTION", line)))
     if not is_exact:
         line = _MOMENT.sub("MOMENT", _WEEKDAY.sub("", line))
+        line = _COUNTED.sub("COUNTED", _CHANGE.sub("CHANGE", line))
     line = " ".join(_SPAN.sub("SPAN", line).split())
     return _FOLLOWED.sub(r"\1 \2", line)
 

@@ -23,7 +23,7 @@ from cronwell.model.execution import Result, State
 from cronwell.model.job import HttpTarget, JobSpec, RetryPolicy, ShellTarget
 from cronwell.model.planning import plan_of, plan_slots
 from cronwell.model.retry import next_delay
-from cronwell.model.schedule import parse
+from cronwell.model.schedule import parse, slots
 from cronwell.targets.registry import Context
 from tests.guide import pages
 from tests.guide.pages import PAGES, ROOT
@@ -247,6 +247,28 @@ def test_the_catch_up_table_is_what_planning_does() -> None:
         run = [f"{each.slot:%H:%M}" for each in staged.planned if each.state is State.PENDING]
         assert run == ([] if runs == "-" else runs.split())
     assert len(rows) == 8
+
+
+def test_the_rules_that_are_told_for_other_schedulers_do_what_those_do() -> None:
+    rows = _table(GUIDE / "schedules.md", "### Choosing the rule", "scheduler")
+    for scheduler, gap, fold, _, rule in rows:
+        chosen = dict(zip(("gap", "fold"), re.findall(r"`(\w+)`", rule), strict=False))
+        assert bool(chosen) == (rule != "default"), scheduler
+        fires = [] if gap == "skipped" else [f"{gap} -0400"]
+        assert _slots_of_a_night("30 2 * * *", "2026-03-08", chosen) == fires, scheduler
+        first, second = "01:30 -0400", "01:30 -0500"
+        fires = {"first": [first], "second": [second], "twice": [first, second], "once": [first]}[fold]
+        assert _slots_of_a_night("30 1 * * *", "2026-11-01", chosen) == fires, scheduler
+    assert len(rows) == 6
+
+
+def _slots_of_a_night(cron: str, day: str, rule: dict[str, str]) -> list[str]:
+    """The slots of the first six hours of a day in New York, as its clock shows them."""
+    begin = datetime.fromisoformat(f"{day}T04:00:00+00:00")
+    given = {"cron": cron, "timezone": "America/New_York", **({"dst": rule} if rule else {})}
+    schedule = parse(given, timezone=None, window=None, now=begin)
+    found = slots(schedule, begin, begin + timedelta(hours=6), 10)
+    return [f"{slot.astimezone(schedule.zone):%H:%M %z}" for slot in found]
 
 
 def _clock(text: str) -> datetime:

@@ -75,6 +75,14 @@ async def test_a_calendar_that_is_followed_cannot_be_deleted_until_the_schedule_
         await still_house.calendars.get(TENANT, "lunch", timezone="UTC")
 
 
+async def test_a_deleted_job_follows_no_calendar(still_house: House) -> None:
+    await still_house.calendars.put(TENANT, "lunch", LUNCH)
+    job = await still_house.create(schedule={"cron": "0 * * * *", "exclude": "lunch"})
+    await still_house.jobs.delete(TENANT, str(job))
+    assert (await still_house.calendars.get(TENANT, "lunch", timezone="UTC")).jobs == 0
+    await still_house.calendars.delete(TENANT, "lunch")
+
+
 @pytest.mark.parametrize("name", ["lunhc", "nothing-like-it"])
 async def test_a_calendar_that_is_not_there_is_refused_with_the_nearest(
     still_house: House, name: str

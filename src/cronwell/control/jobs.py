@@ -215,6 +215,7 @@ class Jobs:
             await transaction.keep_revision(tenant_id, locked.id, now)
             await transaction.set_job_state(tenant_id, locked.id, "deleted", now)
             await transaction.drop_cursor(tenant_id, locked.id)
+            await transaction.note_uses(tenant_id, [locked.id], [])
         telemetry.job_changed("deleted", job=str(locked.id), name=locked.name)
         await wait_until_started(touched, self._clock)
 
