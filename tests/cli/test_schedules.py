@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.cli import examples
 from tests.cli.conftest import Run
 from tests.cli.scripted import ScriptedApi
 
-PREVIEW = {
+PREVIEW: dict[str, Any] = {
     "slots": [
         {
             "slot": "2027-03-28T01:00:00Z",
@@ -123,3 +124,22 @@ def test_calendars_are_listed_shown_and_deleted(run: Run, api: ScriptedApi) -> N
     assert "2026-12-24T00:00" in shown.stdout
     api.on("DELETE", "/v1/calendars/bavaria", {"deleted": True})
     assert run("calendar", "delete", "bavaria").stdout.strip() == "calendar bavaria is deleted"
+
+
+def test_a_job_takes_a_schedule_as_json(run: Run, api: ScriptedApi) -> None:
+    api.on("POST", "/v1/jobs", examples.job(warnings=["it fires rarely", "gone in the gap"]), status=201)
+    schedule = {"any": ["0 3 * * *", "every 5h"]}
+    result = run(
+        "job", "create", "daily", "--schedule", json.dumps(schedule), "--http", "https://example.com"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert api.last.json["schedule"] == schedule
+
+
+def test_what_a_clock_change_does_is_said_once(run: Run, api: ScriptedApi) -> None:
+    effect = PREVIEW["clock_changes"][0]["effect"]
+    api.on("POST", "/v1/schedules/preview", PREVIEW | {"warnings": [effect, "it fires rarely"]})
+    result = run("preview", "30 2 * * *")
+    said = result.stdout + result.stderr
+    assert said.count("it fires at 03:00 instead") == 1
+    assert "it fires rarely" in said

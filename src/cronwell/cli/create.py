@@ -85,7 +85,10 @@ def warn(screen: Screen, answer: dict[str, Any]) -> None:
             f"{change['kind']}: at {change['local_before']} the clock shows {change['local_after']}; "
             f"{change['effect']}"
         )
+    told = [change["effect"] for change in answer.get("clock_changes") or ()]
     for warning in answer.get("warnings") or ():
+        if any(warning in effect for effect in told):
+            continue
         screen.remark(f"warning: {warning}", style="yellow")
 
 

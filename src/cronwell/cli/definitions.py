@@ -12,7 +12,7 @@ from typing import Annotated, Any, Concatenate
 
 import typer
 
-from cronwell.cli.sources import read_json, read_object, read_pairs, read_text, usage
+from cronwell.cli.sources import read_json, read_object, read_pairs, read_schedule, read_text, usage
 
 
 class Priority(StrEnum):
@@ -145,7 +145,7 @@ class JobOptions:
     def changes(self, present: str | None = None) -> dict[str, Any]:
         """The fields that options were given for. `present` is the kind of target the job has so far."""
         flat = {
-            "schedule": self.schedule,
+            "schedule": None if self.schedule is None else read_schedule(self.schedule),
             "timezone": self.zone,
             "window": self.window,
             "description": self.description,

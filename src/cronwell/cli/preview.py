@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from cronwell.cli import times
 from cronwell.cli.create import warn
 from cronwell.cli.screen import Column, Screen
 from cronwell.cli.session import Json, session
-from cronwell.cli.sources import usage
+from cronwell.cli.sources import read_schedule, usage
 
 SLOT_COLUMNS = (
     Column("IN ITS ZONE"),
@@ -49,7 +48,7 @@ def preview(
     """Show when a schedule fires, in words and times, and what may surprise; nothing is stored."""
     here = session(context)
     screen = here.screen(as_json)
-    body: dict[str, Any] = {"schedule": _read(schedule), "count": count}
+    body: dict[str, Any] = {"schedule": read_schedule(schedule), "count": count}
     body |= {
         key: value
         for key, value in (("timezone", zone), ("window", window), ("job", job))
@@ -67,17 +66,6 @@ def preview(
     screen.line(found["description"], style="bold")
     screen.table(SLOT_COLUMNS, [slot_row(screen, each) for each in found["slots"]])
     warn(screen, found)
-
-
-def _read(schedule: str) -> str | dict[str, Any]:
-    """A schedule's text, or the object that it spells as JSON."""
-    if not schedule.lstrip().startswith("{"):
-        return schedule
-    try:
-        read: dict[str, Any] = json.loads(schedule)
-    except ValueError as error:
-        raise usage(f"SCHEDULE is not JSON: {error}") from None
-    return read
 
 
 def slot_row(screen: Screen, slot: dict[str, Any]) -> Sequence[object]:

@@ -54,6 +54,14 @@ def read_object(text: str, name: str) -> dict[str, Any]:
     return found
 
 
+def read_schedule(given: str) -> str | dict[str, Any]:
+    """A schedule's text, or the object that it spells as JSON."""
+    if not given.lstrip().startswith("{"):
+        return given
+    read: dict[str, Any] = parse_json(given, "the schedule")
+    return read
+
+
 def read_pairs(given: Sequence[str], option: str, separators: str = "=") -> dict[str, str]:
     """Read `name=value` options; the first separator splits."""
     pairs: dict[str, str] = {}
