@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cronwell import errors
 from cronwell.model import calendars
 from cronwell.model import schedule as schedules
+from cronwell.model.filters import Filter
 from cronwell.model.schedule import Schedule, load, slots
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
@@ -155,6 +156,30 @@ def test_a_filter_neither_invents_nor_loses_a_slot(
 def test_a_dense_schedule_leaps_over_a_closed_day() -> None:
     schedule = parse({"cron": "* * * * * *", "exclude": "freeze"})
     assert schedule.next_after(at("2026-12-20T17:59:59Z")) == at("2027-01-03T06:00Z")
+
+
+@pytest.mark.parametrize("closed", [{"dates": ["1970-01-01/2100-12-31"]}, {"rrules": ["FREQ=DAILY"]}])
+def test_a_schedule_has_no_slot_beyond_the_days_that_a_calendar_can_close(closed: dict[str, Any]) -> None:
+    known = {"closed": calendars.parse(closed)}
+    raw = {"cron": "49 9 1 * *", "exclude": "closed"}
+    with pytest.raises(errors.Invalid, match="never fires"):
+        schedules.parse(raw, timezone=None, window=None, now=NOW, calendars=known)
+
+
+def test_each_day_is_looked_at_once_where_slots_find_no_open_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[date] = []
+    is_open = Filter.is_open
+
+    def counted(self: Filter, day: date, zone: tzinfo) -> bool:
+        asked.append(day)
+        return is_open(self, day, zone)
+
+    monkeypatch.setattr(Filter, "is_open", counted)
+    known = {"far": calendars.parse({"dates": ["2100-12-31"]})}
+    raw = {"cron": "0 9 * * *", "only": "far", "shift": "previous"}
+    with pytest.raises(errors.Invalid, match="never fires"):
+        schedules.parse(raw, timezone=None, window=None, now=NOW, calendars=known)
+    assert len(asked) == len(set(asked))
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,40 @@ async def test_the_same_content_again_is_no_change_and_an_old_revision_is_refuse
         await still_house.calendars.put(TENANT, "lunch", OPEN, revision=7)
     changed, _ = await still_house.calendars.put(TENANT, "lunch", OPEN, revision=1)
     assert changed.revision == 2
+
+
+async def test_a_calendar_that_is_deleted_while_it_is_put_is_a_conflict(
+    still_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = still_house.store.put_calendar
+
+    async def put_and_lose(tenant_id: int, name: str, *args: Any, **options: Any) -> int | None:
+        kept = await put(tenant_id, name, *args, **options)
+        assert await still_house.store.drop_calendar(tenant_id, name)
+        return kept
+
+    monkeypatch.setattr(still_house.store, "put_calendar", put_and_lose)
+    with pytest.raises(errors.Conflict, match="deleted in this moment"):
+        await still_house.calendars.put(TENANT, "lunch", LUNCH)
+
+
+@pytest.mark.parametrize(
+    ("follows", "opened", "closed"),
+    [
+        ("exclude", OPEN, {"dates": ["1970-01-01/2100-12-31"]}),
+        ("only", {"dates": ["2026-01-01/2030-01-01"]}, {"dates": ["2025-01-01"]}),
+    ],
+)
+async def test_a_job_whose_calendar_leaves_nothing_waits_until_the_calendar_is_another(
+    still_house: House, follows: str, opened: dict[str, Any], closed: dict[str, Any]
+) -> None:
+    await still_house.calendars.put(TENANT, "days", opened)
+    job = await still_house.create(schedule={"cron": "0 0 * * *", follows: "days"})
+    found = []
+    for content in (closed, opened):
+        await still_house.calendars.put(TENANT, "days", content)
+        await still_house.following_calendars().run_once()
+        await still_house.finishing().run_once()
+        view = await still_house.jobs.get(TENANT, str(job))
+        found.append((view.state, view.next_fire_at))
+    assert found == [("active", None), ("active", NOON + timedelta(hours=12))]

@@ -89,7 +89,12 @@ class Calendars:
                 f"If-Match says revision {revision}, but there is no calendar {name!r}"
             )
         kept = await self._store.put_calendar(tenant_id, name, content, self._clock.now(), revision=revision)
-        found = await self._find(tenant_id, name)
+        try:
+            found = await self._find(tenant_id, name)
+        except errors.NotFound:
+            raise errors.Conflict(
+                f"the calendar {name!r} was deleted in this moment; send it again"
+            ) from None
         if kept is None and revision is not None and found.revision != revision:
             raise errors.RevisionMismatch(
                 f"If-Match says revision {revision}, but the calendar is at {found.revision}; read it again first"

@@ -53,13 +53,21 @@ class Filter:
         """Whether a whole day is kept; asked only of calendars that consist of whole days."""
         return self.refusal(datetime(day.year, day.month, day.day, 12, tzinfo=zone)) is None
 
-    def moved(self, slot: datetime, zone: tzinfo) -> datetime | None:
-        """Where a slot goes: nowhere if its day is open, else to the same time of the next or previous open day."""
+    def moved(
+        self, slot: datetime, zone: tzinfo, open_days: dict[date, bool] | None = None
+    ) -> datetime | None:
+        """Where a slot goes: nowhere if its day is open, else to the same time of the next or previous open day.
+
+        Who asks for many slots in a row hands in the same `open_days`, so that each day is looked at once.
+        """
+        open_days = {} if open_days is None else open_days
         wall = slot.astimezone(zone)
-        if self.is_open(wall.date(), zone):
-            return slot
-        for day in self._days_from(wall.date()):
-            if self.is_open(day, zone):
+        for day in (wall.date(), *self._days_from(wall.date())):
+            if day not in open_days:
+                open_days[day] = self.is_open(day, zone)
+            if open_days[day]:
+                if day == wall.date():
+                    return slot
                 there = datetime.combine(day, wall.time().replace(fold=0), zone)
                 return zones.jump(there).at if zones.is_missing(there) else there.astimezone(UTC)
         return None

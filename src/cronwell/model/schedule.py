@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from uuid import UUID
 
@@ -66,7 +66,10 @@ class Schedule:
             slot = self._next_moved(t, self.filter)
         else:
             slot = self._next_kept(t)
-        return None if slot is None or (self.end is not None and slot > self.end) else slot
+        # Kinds that go by the face of a clock know their last year, not the horizon; a shift knows neither.
+        if slot is None or slot >= HORIZON or (self.end is not None and slot > self.end):
+            return None
+        return slot
 
     def has(self, moment: datetime) -> bool:
         """Whether a moment is a slot. That of a schedule which waits for each execution's end is known to nobody."""
@@ -137,12 +140,13 @@ class Schedule:
         """The first slot after `t` once each has been moved to an open day: times of several days may meet on one."""
         found: datetime | None = None
         source = filter_.earliest_source(t, self.zone) - _MICROSECOND
+        open_days: dict[date, bool] = {}
         for _ in range(MOST_LEFT_OUT):
             slot = self._next_kept(source)
             if slot is None:
                 break
             source = slot
-            moved = filter_.moved(slot, self.zone)
+            moved = filter_.moved(slot, self.zone, open_days)
             if found is not None and slot > found and (moved == slot or filter_.shift == "next"):
                 break  # nothing that comes later is moved to before this
             if moved is not None and moved > t and (found is None or moved < found):
