@@ -156,3 +156,14 @@ async def test_a_time_that_is_none_is_refused(still_house: House) -> None:
     job = await still_house.create(schedule="* * * * *")
     with pytest.raises(errors.Invalid, match="is not a time"):
         await _explain(still_house, job, "yesterday")
+
+
+async def test_after_its_last_slot_a_job_is_told_to_have_ended(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule={"cron": "* * * * *", "max_runs": 1})
+    await still_house.database.execute("update executions set state = 'succeeded', finished_at = $1", NOON)
+    assert await still_house.finishing().run_once() == 1
+    clock.advance(HOUR)
+    found = await _explain(still_house, job, NOON + 30 * MINUTE)
+    assert (found.verdict, found.reason) == ("not_a_slot", "ended")

@@ -12,10 +12,9 @@ from pydantic import ConfigDict, Field
 
 from cronwell.control.views import Moment, View
 from cronwell.model import backfill as model
-from cronwell.store.port import Backfill
+from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
 
 Order = Literal["oldest", "newest"]
-ByDefinition = Literal["then", "current"]
 
 STEP = timedelta(milliseconds=500)
 """How often backfills are moved on; what ends in between makes room for the next at the next step."""
@@ -58,7 +57,7 @@ class BackfillView(_Ranged):
     job_id: UUID
     job: str
     """The job's name."""
-    state: Literal["running", "paused", "finished", "cancelled"]
+    state: BackfillState
     definition: ByDefinition
     """By which definition of the job slots are run: the one of their time, or the current one."""
     order: Order
@@ -105,8 +104,8 @@ def view_of(backfill: Backfill, now: datetime, warnings: Sequence[str] = ()) -> 
         id=backfill.id,
         job_id=backfill.job_id,
         job=backfill.job_name,
-        state=backfill.state,  # type: ignore[arg-type]  # the database checks it
-        definition=backfill.definition,  # type: ignore[arg-type]  # the database checks it
+        state=backfill.state,
+        definition=backfill.definition,
         order="newest" if backfill.is_newest_first else "oldest",
         rate=model.write_rate(backfill.rate),
         concurrency=backfill.concurrency,

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from cronwell import durations, errors, telemetry
 from cronwell.config import Settings
-from cronwell.control.backfill_views import BackfillPlan, BackfillView, ByDefinition, Order, pace, view_of
+from cronwell.control.backfill_views import BackfillPlan, BackfillView, Order, pace, view_of
 from cronwell.control.definitions import check_payload
 from cronwell.control.drafts import read_id
 from cronwell.control.executions import UNSET
@@ -31,6 +31,7 @@ from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.job import check_json
 from cronwell.model.planning import load_plan
 from cronwell.runtime.clock import Clock
+from cronwell.store.backfill import BackfillState, ByDefinition
 from cronwell.store.port import Backfill, Job, Revision, Store, Transaction
 
 DEFAULT_RATE = 10.0
@@ -159,7 +160,7 @@ class Backfills:
         return await self._set_state(tenant_id, backfill_id, "cancelled", from_states=("running", "paused"))
 
     async def _set_state(
-        self, tenant_id: int, backfill_id: str, state: str, *, from_states: Sequence[str]
+        self, tenant_id: int, backfill_id: str, state: BackfillState, *, from_states: Sequence[str]
     ) -> BackfillView:
         await self.get(tenant_id, backfill_id)
         async with self._store.transaction() as transaction:

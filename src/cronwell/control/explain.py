@@ -148,6 +148,8 @@ class Explain:
             )
         if job.deleted_at is not None and at >= job.deleted_at:
             return "not_a_slot", "deleted", f"The job was deleted at {instants.write(job.deleted_at)}."
+        if schedule is None and job.state == "finished":
+            return "not_a_slot", "ended", "The job was finished: it had no further slot."
         if schedule is None:
             return (
                 "not_a_slot",

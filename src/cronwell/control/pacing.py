@@ -11,8 +11,6 @@ import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from cronwell.model.execution import State
-from cronwell.model.planning import CATCH_UP, PlannedSlot
 from cronwell.store.port import Move
 
 # A claim that began before the slot was written has ended by then: see `claim` in claims.sql.
@@ -31,10 +29,10 @@ class Pace:
         return [self._spread(move, now) for move in moves]
 
     def _spread(self, move: Move, now: datetime) -> Move:
-        if not any(is_caught_up(each) for each in move.planned):
+        if not any(each.is_caught_up for each in move.planned):
             return move
         planned = [
-            dataclasses.replace(each, ready_at=self._turn(now)) if is_caught_up(each) else each
+            dataclasses.replace(each, ready_at=self._turn(now)) if each.is_caught_up else each
             for each in move.planned
         ]
         return dataclasses.replace(move, planned=planned)
@@ -44,8 +42,3 @@ class Pace:
         turn = first if self._free_at is None else max(first, self._free_at)
         self._free_at = turn + self._gap
         return turn
-
-
-def is_caught_up(planned: PlannedSlot) -> bool:
-    """Whether a slot runs although it was missed."""
-    return planned.reason == CATCH_UP and planned.state is State.PENDING

@@ -82,6 +82,12 @@ class PlannedSlot:
     ready_at: datetime
     state: State = State.PENDING
     reason: str | None = None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it runs although it was missed."""
+        return self.reason == CATCH_UP and self.state is State.PENDING
+
     payload: str | None = None
     """As JSON text, in place of the job's own."""
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
+
+BackfillState = Literal["running", "paused", "finished", "cancelled"]
+ByDefinition = Literal["then", "current"]
+"""Whether a slot runs by the definition of its time or by the present one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +19,11 @@ class Backfill:
     tenant_id: int
     id: UUID
     job_id: UUID
-    state: str
+    state: BackfillState
     from_slot: datetime
     to_slot: datetime
     """The first moment that is no part of it."""
-    definition: str
+    definition: ByDefinition
     is_newest_first: bool
     rate: float
     """Executions a second, at most."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, State
-from cronwell.runtime.postgres import Connection, Database, load_statements
+from cronwell.runtime.postgres import Database, load_statements
 from cronwell.store.port import Backfill, NewExecution
+from cronwell.store.postgres.days import DayChanges
 from cronwell.store.postgres.rows import STATES, Row, columns, key_of
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
@@ -44,13 +45,8 @@ class BackfillReads:
         return count
 
 
-class BackfillWrites:
+class BackfillWrites(DayChanges):
     """The part of a transaction that moves backfills."""
-
-    _connection: Connection
-
-    async def _ensure_days(self, slots: Iterable[datetime]) -> None:
-        raise NotImplementedError
 
     async def insert_backfill(self, backfill: Backfill) -> None:
         await self._connection.execute(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
 from cronwell.model.execution import State
-from cronwell.runtime.postgres import Connection, Database, load_statements
+from cronwell.runtime.postgres import Database, load_statements
 from cronwell.store.port import Cursor, Move, Override, WaitingOverride
+from cronwell.store.postgres.days import DayChanges
 from cronwell.store.postgres.rows import STATES, columns
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
@@ -47,13 +48,8 @@ class OverrideReads:
         await self._database.execute(_SQL["forget_overrides"], before)
 
 
-class OverrideChanges:
+class OverrideChanges(DayChanges):
     """The part of the store's transaction that changes overrides and the slots that they are for."""
-
-    _connection: Connection
-
-    async def _ensure_days(self, slots: Iterable[datetime]) -> None:
-        """Make sure that the days of these slots have partitions."""
 
     async def put_override(self, override: Override) -> None:
         await self._connection.execute(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -12,9 +12,9 @@ import asyncpg
 from cronwell import errors
 from cronwell.model import zones
 from cronwell.model.execution import ExecutionKey, State
-from cronwell.model.planning import CATCH_UP, LOWEST_PRIORITY, PlannedSlot
+from cronwell.model.planning import LOWEST_PRIORITY, PlannedSlot
 from cronwell.model.shards import shard_of
-from cronwell.runtime.postgres import Connection, load_statements
+from cronwell.runtime.postgres import load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
@@ -31,12 +31,6 @@ _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, TzdataChanges):
     """Implements `store.port.Transaction` on one connection."""
-
-    def __init__(self, connection: Connection, known_days: frozenset[date]) -> None:
-        self._connection = connection
-        self._known_days = known_days
-        self.made_days: set[date] = set()
-        """Days whose partitions exist once this transaction commits."""
 
     async def insert_jobs(self, jobs: Sequence[NewJob], now: datetime) -> set[UUID]:
         added = await self._connection.fetch(
@@ -227,13 +221,6 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, Tzdata
             _IDEMPOTENCY["remember"], tenant_id, key, answer.fingerprint, answer.status, answer.body, now
         )
 
-    async def _ensure_days(self, slots: Iterable[datetime]) -> None:
-        """Make sure that the days of these slots have partitions, asking only for days not seen before."""
-        days = {slot.astimezone(UTC).date() for slot in slots}
-        for day in days - self._known_days - self.made_days:
-            await self._connection.fetchval(_STAGING["ensure_day"], day)
-            self.made_days.add(day)
-
 
 def _count(tag: str) -> int:
     """How many rows a statement touched, by its command tag."""
@@ -242,5 +229,4 @@ def _count(tag: str) -> int:
 
 def _priority(move: Move, planned: PlannedSlot) -> int:
     """What is caught up stands one tier below its job: slots on time go first."""
-    is_caught_up = planned.reason == CATCH_UP and planned.state is State.PENDING
-    return min(LOWEST_PRIORITY, move.priority + 1) if is_caught_up else move.priority
+    return min(LOWEST_PRIORITY, move.priority + 1) if planned.is_caught_up else move.priority
