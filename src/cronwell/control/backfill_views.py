@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from cronwell.control.views import Moment, View
 from cronwell.model import backfill as model
-from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
+from cronwell.store.port import Backfill, BackfillState, ByDefinition
 
 Order = Literal["oldest", "newest"]
 

@@ -31,8 +31,7 @@ from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.job import check_json
 from cronwell.model.planning import load_plan
 from cronwell.runtime.clock import Clock
-from cronwell.store.backfill import BackfillState, ByDefinition
-from cronwell.store.port import Backfill, Job, Revision, Store, Transaction
+from cronwell.store.port import Backfill, BackfillState, ByDefinition, Job, Revision, Store, Transaction
 
 DEFAULT_RATE = 10.0
 MOST_AT_ONCE = 1000

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
-from cronwell.store.backfill import Backfill
+from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -53,7 +53,9 @@ __all__ = [
     "Answer",
     "Attempt",
     "Backfill",
+    "BackfillState",
     "Backlog",
+    "ByDefinition",
     "CalendarUse",
     "Claimed",
     "Cursor",
