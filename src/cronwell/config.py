@@ -68,6 +68,11 @@ class SchedulerSettings:
         timedelta(seconds=1), "longest wait between two looks for slots to stage", least=_A_MOMENT
     )
     batch: int = setting(2000, "jobs staged in one transaction", least=1)
+    lease: timedelta = setting(
+        timedelta(seconds=4),
+        "a scheduler silent for longer is taken for dead; others do its duties",
+        least=timedelta(milliseconds=200),
+    )
     late_grace: timedelta = setting(timedelta(seconds=10), "a slot found no later than this is still on time")
     catch_up_rate: int = setting(
         500, "missed slots that become ready each second, from each scheduler, after an outage", least=1

@@ -14,14 +14,16 @@ CronwellError
 ├── ConfigError              a setting is wrong; the process does not start
 ├── StoreUnavailable         PostgreSQL cannot be reached or gave up mid-way; nothing is known to be written
 ├── CommitUnknown            the connection died during COMMIT; re-read before deciding anything
+├── CoordinationUnavailable  the coordinator cannot be reached; nothing is known to be held
 ├── FenceRejected            a result came with an old fence and changed nothing
 ├── LeaseLost                this process no longer owns what it is about to touch
+│   └── Fenced               shards that it staged have gone on to another epoch
 └── EgressRefused            a target's address is not one that this installation may call
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -130,8 +132,20 @@ class CommitUnknown(StoreUnavailable):
     """The connection was lost during COMMIT: the write may or may not have happened. Re-read first."""
 
 
+class CoordinationUnavailable(CronwellError):
+    """The coordinator cannot be reached or gave up mid-way. Whatever was asked for is not held."""
+
+
 class LeaseLost(CronwellError):
     """This process no longer owns what it is about to touch."""
+
+
+class Fenced(LeaseLost):
+    """Shards have another owner or epoch, or the database is another, than the one who stages them believed."""
+
+    def __init__(self, shards: Iterable[int]) -> None:
+        self.shards = frozenset(shards)
+        super().__init__(f"shards {sorted(self.shards)} have gone on to another epoch; nothing was staged")
 
 
 class EgressRefused(CronwellError):

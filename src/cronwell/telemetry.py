@@ -10,7 +10,7 @@ import logging
 import sys
 from bisect import bisect_left
 from collections import Counter as Counts
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -40,6 +40,14 @@ STAGE_SECONDS = Histogram("cronwell_stage_seconds", "Time to stage one batch", b
 STAGED_UNTIL = Gauge(
     "cronwell_staged_until_seconds", "Unix time up to which slots are staged", multiprocess_mode="mostrecent"
 )
+WATERMARK = Gauge(
+    "cronwell_watermark_ahead_seconds",
+    "How far ahead of the clock all slots of a scheduler's shards are accounted for; below 0 they are late",
+    multiprocess_mode="livemin",
+)
+SHARDS_HELD = Gauge("cronwell_shards_held", "Shards that schedulers here stage", multiprocess_mode="livesum")
+MEMBERS = Gauge("cronwell_members", "Schedulers that share the duties", multiprocess_mode="livemax")
+FENCED = Counter("cronwell_fenced", "Stagings refused because a shard had gone on to another epoch")
 LATENESS = BatchHistogram(
     "cronwell_start_lateness_seconds",
     "Start of an attempt after its instant",
@@ -159,6 +167,21 @@ def backfilled(count: int) -> None:
 
 def staged_until(at: datetime) -> None:
     STAGED_UNTIL.set(at.timestamp())
+
+
+def duties(*, shards: int, members: int) -> None:
+    SHARDS_HELD.set(shards)
+    MEMBERS.set(members)
+
+
+def watermark(ahead: timedelta) -> None:
+    WATERMARK.set(ahead.total_seconds())
+
+
+def fenced(shards: Iterable[int]) -> None:
+    """Staging was refused: others have gone on with these shards."""
+    FENCED.inc()
+    _log.warning("shards have gone on to another epoch; they are asked for anew", shards=sorted(shards))
 
 
 def claimed(*, count: int, took: timedelta) -> None:

@@ -26,7 +26,8 @@ from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
-from cronwell.coordination.postgres import PostgresLeases
+from cronwell.coordination.port import Coordination
+from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
@@ -41,8 +42,10 @@ from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
 from cronwell.scheduler.chores.rezoning import Rezoning
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
+from cronwell.scheduler.duties import Duties
 from cronwell.scheduler.role import scheduler_services
 from cronwell.scheduler.staging import Staging
+from cronwell.scheduler.watermark import Watermark
 from cronwell.store.port import Store
 from cronwell.store.postgres import migrate as migrations
 from cronwell.store.postgres.store import PostgresStore
@@ -221,7 +224,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
     return services
 
 
-async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
+async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
     settings = base.settings
     overrides = _overrides(base)
     chores: list[Chore] = [
@@ -239,8 +242,22 @@ async def _scheduler(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
     ]
     # Before anything is staged: after a long outage the slots of waiting overrides may be due.
     await overrides.apply_waiting()
-    staging = Staging(base.store, base.clock, settings.scheduler)
-    return scheduler_services(staging, chores, PostgresLeases(base.database, base.clock))
+    coordination = _coordination(base)
+    stack.push_async_callback(coordination.close)
+    names = [chore.name for chore in chores]
+    duties = Duties(coordination, base.store, base.clock, settings.scheduler, names)
+    staging = Staging(base.store, base.clock, settings.scheduler, duties)
+    watermark = Watermark(base.store, base.clock, settings.scheduler, duties)
+    return scheduler_services(duties, coordination, staging, watermark, chores)
+
+
+def _coordination(base: Base) -> Coordination:
+    return PostgresCoordination(
+        base.database,
+        database_url(base.settings),
+        can_listen=not base.settings.database.pooler,
+        on_error=telemetry.service_failed,
+    )
 
 
 async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -25,7 +25,9 @@ from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
+from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.model.execution import ExecutionKey, State
+from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
@@ -45,6 +47,17 @@ from tests.support.waiting import until_async
 
 TENANT = 1
 HANDLER = {"handler": {"name": "work"}}
+
+
+class EveryShard:
+    """An owner of every shard, for the house's life. Implements `scheduler.staging.Holder`."""
+
+    def __init__(self) -> None:
+        self.member = uuid4()
+        self.epochs: Mapping[int, int] = {}
+
+    def drop(self, shards: Iterable[int]) -> None:
+        raise AssertionError(f"somebody else began an epoch of shards {sorted(shards)}")
 
 
 class House:
@@ -68,14 +81,25 @@ class House:
         self.overrides = Overrides(self.store, self.bus, clock, settings, self.jobs)
         self.backfills = Backfills(self.store, clock, settings, self.jobs)
         self.registry = Registry()
+        self.every_shard = EveryShard()
 
     @classmethod
     async def open(cls, url: str, settings: Settings, clock: Clock | None = None) -> House:
         database = await Database.connect(DatabaseSettings(), url, application_name="test house")
-        return cls(database, url, clock or await DatabaseClock.measured(database), settings)
+        house = cls(database, url, clock or await DatabaseClock.measured(database), settings)
+        house.every_shard.epochs = await house.store.enter_shards(
+            house.every_shard.member, range(SHARDS), house.clock.now()
+        )
+        return house
+
+    def coordination(self) -> PostgresCoordination:
+        return PostgresCoordination(
+            self.database, self.url, can_listen=True, on_error=telemetry.service_failed
+        )
 
     def staging(self, clock: Clock | None = None) -> Staging:
-        return Staging(self.store, clock or self.clock, self.settings.scheduler)
+        """Staging of every shard; several of them are one owner, so that no fence keeps them apart."""
+        return Staging(self.store, clock or self.clock, self.settings.scheduler, self.every_shard)
 
     def rescue(self) -> Rescue:
         return Rescue(self.store, self.clock)

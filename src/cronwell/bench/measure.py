@@ -115,12 +115,12 @@ async def measure_steady(
 
 
 async def _until_up(database: Database, workers: int) -> None:
-    """Wait until the workers have entered and the scheduler holds its leases."""
+    """Wait until the workers have entered and the scheduler has its shards."""
     deadline = time.monotonic() + PATIENCE.total_seconds()
     while time.monotonic() < deadline:
         entered = await database.fetchval("select count(*) from workers where state = 'active'")
-        leases = await database.fetchval("select count(*) from leases where expires_at > now()")
-        if entered >= workers and leases:
+        owned = await database.fetchval("select count(*) from shards where owner is not null")
+        if entered >= workers and owned:
             return
         await asyncio.sleep(0.1)
     raise TimeoutError("the processes under measurement did not start")

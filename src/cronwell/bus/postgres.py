@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 
 from cronwell import errors
 from cronwell.runtime.listener import Listener
 from cronwell.runtime.postgres import Database
-from cronwell.runtime.service import ErrorReport, Service
+from cronwell.runtime.service import ErrorReport, Idle, Service
 
 CHANNEL = "cronwell"
 
@@ -35,7 +33,7 @@ class PostgresBus:
     def subscribe(self, topics: Iterable[str], on_hint: Callable[[str], None]) -> Service:
         wanted = frozenset(topics)
         if not self._can_listen:
-            return Deaf()
+            return Idle("listener")
 
         def hear(_channel: str, topic: str) -> None:
             if topic in wanted:
@@ -46,17 +44,3 @@ class PostgresBus:
                 on_hint(topic)
 
         return Listener(self._url, [CHANNEL], hear, on_error=self._on_error, on_connect=catch_up)
-
-
-class Deaf(Service):
-    """Hears nothing until it is stopped."""
-
-    def __init__(self) -> None:
-        super().__init__("listener", stop_deadline=timedelta(seconds=1))
-        self._stopped = asyncio.Event()
-
-    async def run(self) -> None:
-        await self._stopped.wait()
-
-    def stop(self) -> None:
-        self._stopped.set()

@@ -181,6 +181,20 @@ class Loop(Service):
                 await self._stopping.wait()
 
 
+class Idle(Service):
+    """Does nothing until it is stopped: it stands where another service would, had it been possible."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, stop_deadline=timedelta(seconds=1))
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
 async def run_services(
     services: Sequence[Service],
     *,

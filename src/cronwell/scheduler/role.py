@@ -1,51 +1,62 @@
-"""The scheduler: stages coming slots, and does the chores of the house, each under its own lease."""
+"""The scheduler: stages coming slots of its shards, and does its share of the chores of the house.
+
+Its services, in the order of starting; they stop in reverse:
+
+    watch        tells when duties are free
+    duties       last to give anything back: nobody else should begin while we still write
+    watermark    says up to where the slots of our shards are accounted for
+    chores
+    staging      first to stop: nothing new
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from uuid import UUID, uuid4
 
 from cronwell import telemetry
-from cronwell.coordination.port import Leases
+from cronwell.coordination.port import Coordination
 from cronwell.runtime.service import Loop, Service
 from cronwell.scheduler.chores.port import Chore
+from cronwell.scheduler.duties import Duties, DutyLoop
 from cronwell.scheduler.staging import Staging
+from cronwell.scheduler.watermark import Watermark
 
-# A chore passes to another scheduler this long after its holder was last heard of.
-CHORE_LEASE = timedelta(seconds=5)
+# How soon a chore is taken up once it is ours.
+LOOK = timedelta(seconds=1)
 
 
-def scheduler_services(staging: Staging, chores: Sequence[Chore], leases: Leases) -> list[Service]:
+def scheduler_services(
+    duties: Duties,
+    coordination: Coordination,
+    staging: Staging,
+    watermark: Watermark,
+    chores: Sequence[Chore],
+) -> list[Service]:
     """The services of a scheduler process."""
-    owner = uuid4()
+    failed = telemetry.service_failed
     return [
-        *(ChoreLoop(chore, leases, owner) for chore in chores),
-        Loop("staging", staging.poll, on_error=telemetry.service_failed),
+        coordination.watch(duties.waker.wake),
+        DutyLoop(duties),
+        Loop("watermark", watermark.mark, on_error=failed),
+        *(ChoreLoop(chore, duties) for chore in chores),
+        Loop("staging", staging.poll, on_error=failed, waker=duties.on_gain),
     ]
 
 
 class ChoreLoop(Loop):
-    """Does one chore while its lease is held; gives the lease back when it stops."""
+    """Does one chore while it is ours."""
 
-    def __init__(self, chore: Chore, leases: Leases, owner: UUID) -> None:
+    def __init__(self, chore: Chore, duties: Duties) -> None:
         super().__init__(f"chore {chore.name}", self._round, on_error=telemetry.service_failed)
         self._chore = chore
-        self._leases = leases
-        self._owner = owner
-        self._lease = f"chore:{chore.name}"
+        self._duties = duties
         self._due_deadline = 0.0
 
-    async def run(self) -> None:
-        await super().run()
-        await self._leases.release([self._lease], self._owner)
-
     async def _round(self) -> timedelta:
-        # The lease is renewed far more often than a slow chore is due, so that a dead holder is replaced soon.
-        renew = min(self._chore.every, CHORE_LEASE / 2)
-        held = await self._leases.acquire([self._lease], self._owner, renew + CHORE_LEASE)
-        if held and time.monotonic() >= self._due_deadline:
+        # Looked at far more often than a slow chore is due, so that one whose holder died is taken up soon.
+        if self._duties.has_chore(self._chore.name) and time.monotonic() >= self._due_deadline:
             await self._chore.run_once()
             self._due_deadline = time.monotonic() + self._chore.every.total_seconds()
-        return renew
+        return min(self._chore.every, LOOK)

@@ -5,24 +5,26 @@ pending execution before it is due, so that a herd at nine o'clock is written ca
 of every scheduler costs nothing for most of a minute.
 
 One transaction locks a batch of cursors (those that another scheduler has locked are passed over), plans their slots,
-inserts the executions and moves the cursors by compare-and-set. Whatever fails, all of it rolls back and the cursors
-stand where they stood; so any number of schedulers may run at once, wake from the dead or lose their connection, and
-no slot is lost or staged twice.
+inserts the executions and moves the cursors by compare-and-set, in the epoch of their shards. Whatever fails, all of it
+rolls back and the cursors stand where they stood; so any number of schedulers may run at once, wake from the dead or lose
+their connection, and no slot is lost or staged twice.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
 
-from cronwell import telemetry
+from cronwell import errors, telemetry
 from cronwell.config import SchedulerSettings
 from cronwell.control import rezoning
 from cronwell.control.pacing import Pace
 from cronwell.control.scheduling import left_out_of, move_from
 from cronwell.model.execution import State
-from cronwell.model.shards import SHARDS
+from cronwell.model.shards import shard_of
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Cursor, Move, Standing, Store, Transaction
 
@@ -36,6 +38,16 @@ STRETCH = timedelta(seconds=30)
 FIRST_STEP = timedelta(seconds=4)
 
 
+class Holder(Protocol):
+    """Who knows which shards are ours."""
+
+    @property
+    def member(self) -> UUID: ...
+    @property
+    def epochs(self) -> Mapping[int, int]: ...
+    def drop(self, shards: Iterable[int]) -> None: ...
+
+
 class Staging:
     """Stages the slots of some shards, a batch at a time."""
 
@@ -44,12 +56,12 @@ class Staging:
         store: Store,
         clock: Clock,
         settings: SchedulerSettings,
-        shards: Sequence[int] = range(SHARDS),
+        holder: Holder,
     ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._shards = list(shards)
+        self._holder = holder
         self._pace = Pace(settings.catch_up_rate)
 
     async def poll(self) -> timedelta:
@@ -59,13 +71,33 @@ class Staging:
         return self._settings.tick
 
     async def run_once(self) -> int:
-        """Stage one batch and return how many cursors it moved; 0: all is staged up to the horizon."""
+        """Stage one batch and return how many cursors it moved; 0: all of ours is staged up to the horizon."""
+        epochs = dict(self._holder.epochs)
+        if not epochs:
+            return 0
+        try:
+            return await self._stage_batch(epochs)
+        except errors.Fenced as error:
+            self._holder.drop(error.shards)
+            telemetry.fenced(error.shards)
+        except errors.CommitUnknown:
+            # It may have happened or not. Whoever holds the shards next begins from what the store says.
+            self._holder.drop(epochs)
+            raise
+        return 0
+
+    async def _stage_batch(self, epochs: Mapping[int, int]) -> int:
         began = time.perf_counter()
         now = self._clock.now()
         horizon = now + self._settings.look_ahead
         async with self._store.transaction() as transaction:
-            cursors = await transaction.lock_due(self._shards, horizon, self._settings.batch)
+            cursors = await transaction.lock_due(list(epochs), horizon, self._settings.batch)
             moves = self._pace.spread(await self._plan(transaction, cursors, now, horizon), now)
+            if cursors:
+                touched = {shard_of(cursor.job_id) for cursor in cursors}
+                await transaction.hold_shards(
+                    self._holder.member, {shard: epochs[shard] for shard in touched}
+                )
             if moves:
                 await transaction.stage(moves, now)
         if not cursors:

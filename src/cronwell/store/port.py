@@ -15,6 +15,7 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
+from cronwell.store.cluster_port import ClusterChanges, ClusterStore, Shard
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -74,6 +75,7 @@ __all__ = [
     "Override",
     "Report",
     "Revision",
+    "Shard",
     "Skip",
     "Standing",
     "Store",
@@ -84,7 +86,7 @@ __all__ = [
 ]
 
 
-class Transaction(ScheduleChanges, Protocol):
+class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -157,7 +159,7 @@ class Transaction(ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(ScheduleReads, Protocol):
+class Store(ClusterStore, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

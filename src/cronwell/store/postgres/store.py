@@ -20,6 +20,7 @@ from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.jobs import JobReads
 from cronwell.store.postgres.overrides import OverrideReads
 from cronwell.store.postgres.reconcile import ReconcileReads
+from cronwell.store.postgres.shards import ShardRows
 from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.store.postgres.tzdata import TzdataReads
 from cronwell.store.postgres.workers import WorkerRows
@@ -41,6 +42,7 @@ class PostgresStore(
     ForecastReads,
     OverrideReads,
     ReconcileReads,
+    ShardRows,
     TzdataReads,
     ExecutionRows,
     WorkerRows,

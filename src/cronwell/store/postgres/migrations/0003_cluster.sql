@@ -1,0 +1,52 @@
+-- The cluster: which processes there are, which scheduler has which duty, and the fence of each shard.
+
+-- Which incarnation of this database answers: another server has another identifier, and one that was promoted has
+-- another timeline. Epochs and fences that were given out by one of them say nothing to the next, which may never have
+-- seen them.
+create function incarnation() returns text
+language sql stable parallel safe as $$
+    select (select system_identifier from pg_control_system())::text
+        || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
+$$;
+
+-- The processes, of every role, as they tell of themselves.
+create table nodes (
+    id uuid primary key,
+    role text not null check (role in ('api', 'scheduler', 'worker')),
+    name text not null,
+    version text not null,
+    started_at timestamptz not null,
+    seen_at timestamptz not null,
+    stopped_at timestamptz,
+    drain_requested_at timestamptz
+) with (fillfactor = 50);
+
+-- Schedulers that share duties by way of PostgreSQL. `weight` is the share that one can carry; `reaches` tells whether
+-- it also reaches the coordinator that is preferred to this one, where there is one.
+create table members (
+    id uuid primary key,
+    weight double precision not null,
+    reaches boolean not null,
+    lease_until timestamptz not null
+) with (fillfactor = 50);
+
+-- Who has which duty. It counts only as long as its owner is a living member.
+create table duties (
+    name text collate "C" primary key,
+    owner uuid not null
+) with (fillfactor = 50);
+
+-- The fence of each shard: what is staged is written in the shard's epoch, by the owner that began it. All slots up to
+-- `watermark` of the jobs that were there at `marked_at` have their verdict or are staged.
+create table shards (
+    shard smallint primary key,
+    epoch bigint not null default 0,
+    owner uuid,
+    incarnation text,
+    entered_at timestamptz,
+    watermark timestamptz,
+    marked_at timestamptz
+) with (fillfactor = 20);
+
+insert into shards (shard)
+select generate_series(0, 63);
