@@ -42,6 +42,8 @@ def _environ(**changes: str) -> dict[str, str]:
 def follower(api: ScriptedApi) -> Iterator[subprocess.Popen[str]]:
     """`cronwell execution tail` as a process that has begun to follow."""
     api.on("GET", "/v1/executions", examples.page())
+    # Tests that run in the background of a shell ignore Ctrl-C, and so would what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "cronwell", "execution", "tail"],
         stdout=subprocess.PIPE,

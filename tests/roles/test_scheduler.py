@@ -164,6 +164,7 @@ async def test_what_a_stale_owner_stages_changes_nothing(still_house: House, clo
     job = await still_house.create(schedule="0 13 * * *")
     clock.set(NOON + timedelta(hours=1) - still_house.settings.scheduler.look_ahead)
     dropped: set[int] = set()
+    await still_house.every_shard.enter(still_house.store, clock.now())
 
     class Stale:
         member = still_house.every_shard.member

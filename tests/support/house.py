@@ -14,7 +14,7 @@ import orjson
 
 from cronwell import telemetry
 from cronwell.bus.postgres import PostgresBus
-from cronwell.config import DatabaseSettings, Settings
+from cronwell.config import DatabaseSettings, SchedulerSettings, Settings
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
@@ -50,14 +50,31 @@ HANDLER = {"handler": {"name": "work"}}
 
 
 class EveryShard:
-    """An owner of every shard, for the house's life. Implements `scheduler.staging.Holder`."""
+    """An owner of every shard, from when it first stages. Implements `scheduler.staging.Holder`."""
 
     def __init__(self) -> None:
         self.member = uuid4()
         self.epochs: Mapping[int, int] = {}
+        self._entering = asyncio.Lock()
+
+    async def enter(self, store: Store, now: datetime) -> None:
+        async with self._entering:
+            self.epochs = self.epochs or await store.enter_shards(self.member, range(SHARDS), now)
 
     def drop(self, shards: Iterable[int]) -> None:
         raise AssertionError(f"somebody else began an epoch of shards {sorted(shards)}")
+
+
+class _Staging(Staging):
+    def __init__(
+        self, store: Store, clock: Clock, settings: SchedulerSettings, every_shard: EveryShard
+    ) -> None:
+        super().__init__(store, clock, settings, every_shard)
+        self._every_shard = every_shard
+
+    async def run_once(self) -> int:
+        await self._every_shard.enter(self._store, self._clock.now())
+        return await super().run_once()
 
 
 class House:
@@ -86,11 +103,7 @@ class House:
     @classmethod
     async def open(cls, url: str, settings: Settings, clock: Clock | None = None) -> House:
         database = await Database.connect(DatabaseSettings(), url, application_name="test house")
-        house = cls(database, url, clock or await DatabaseClock.measured(database), settings)
-        house.every_shard.epochs = await house.store.enter_shards(
-            house.every_shard.member, range(SHARDS), house.clock.now()
-        )
-        return house
+        return cls(database, url, clock or await DatabaseClock.measured(database), settings)
 
     def coordination(self) -> PostgresCoordination:
         return PostgresCoordination(
@@ -99,7 +112,7 @@ class House:
 
     def staging(self, clock: Clock | None = None) -> Staging:
         """Staging of every shard; several of them are one owner, so that no fence keeps them apart."""
-        return Staging(self.store, clock or self.clock, self.settings.scheduler, self.every_shard)
+        return _Staging(self.store, clock or self.clock, self.settings.scheduler, self.every_shard)
 
     def rescue(self) -> Rescue:
         return Rescue(self.store, self.clock)

@@ -61,7 +61,8 @@ def read(folder: Path) -> list[Line]:
 
 def _lines(folder: Path) -> Iterator[Line]:
     for file in folder.glob("*.tally"):
-        for text in file.read_text().splitlines():
+        # A line that is being written while we read is not there yet.
+        for text in file.read_text().split("\n")[:-1]:
             event, execution, fence, at, pid = text.split()
             yield Line(event, execution, int(fence), float(at), int(pid))
 
