@@ -22,12 +22,9 @@ LARGE = ("executions", "attempts", "cursors", "jobs")
 _STORE = Path(cronwell.store.postgres.__file__).parent
 STATEMENTS = {
     name: sql
-    for file in (
-        *("accounts", "backfills", "calendars", "claims", "jobs", "staging", "executions", "overrides"),
-        "workers",
-        *("forecast", "reconcile", "tzdata"),
-    )
-    for name, sql in load_statements(_STORE / f"{file}.sql").items()
+    for file in sorted(_STORE.glob("*.sql"))
+    if file.name != "schema.sql"
+    for name, sql in load_statements(file).items()
 }
 _COLUMN = re.compile(r"\(+(?:ROW\()?(\w+)(?:\)::\w+)? (?:=|<|>|<=|>=|@>|IS)")
 _PAIR = re.compile(r"ROW\((\w+), (\w+)\) (?:<|>)")
@@ -114,6 +111,12 @@ HOT = [
         "lock_due",
         [list(range(64)), NOON + timedelta(minutes=1), 32],
         {"cursors": (way("cursors_due", "shard", "next_slot"),)},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "mark_shards",
+        [list(range(64)), [1] * 64, worker_id(1), NOON + timedelta(minutes=1), NOON],
+        {"c": (way("cursors_due", "shard"),)},
         is_sorted_by_index=True,
     ),
     Guard(
@@ -352,6 +355,7 @@ UNGUARDED = {
     *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
     *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
+    *("forget", "lock_key", "recall", "remember", "hold_shards", "enter_shards", "list_shards"),
     # Calendars are few, and what follows them is found by their names.
     *("put_calendar", "get_calendars", "list_calendars", "calendar_users", "drop_calendar"),
     *("forget_uses", "note_uses", "outdated_uses"),

@@ -20,7 +20,7 @@ class ShardChanges:
     _connection: Connection
 
     async def hold_shards(self, owner: UUID, epochs: Mapping[int, int]) -> None:
-        rows = await self._connection.fetch(_SQL["hold"], list(epochs), list(epochs.values()), owner)
+        rows = await self._connection.fetch(_SQL["hold_shards"], list(epochs), list(epochs.values()), owner)
         lost = epochs.keys() - {row["shard"] for row in rows}
         if lost:
             raise errors.Fenced(lost)
@@ -32,16 +32,16 @@ class ShardRows:
     _database: Database
 
     async def enter_shards(self, owner: UUID, shards: Iterable[int], now: datetime) -> dict[int, int]:
-        rows = await self._database.fetch(_SQL["enter"], sorted(shards), owner, now)
+        rows = await self._database.fetch(_SQL["enter_shards"], sorted(shards), owner, now)
         return {row["shard"]: row["epoch"] for row in rows}
 
     async def mark_shards(
         self, owner: UUID, epochs: Mapping[int, int], horizon: datetime, now: datetime
     ) -> dict[int, datetime]:
         rows = await self._database.fetch(
-            _SQL["mark"], list(epochs), list(epochs.values()), owner, horizon, now
+            _SQL["mark_shards"], list(epochs), list(epochs.values()), owner, horizon, now
         )
         return {row["shard"]: row["watermark"] for row in rows}
 
     async def list_shards(self) -> list[Shard]:
-        return [Shard(*row) for row in await self._database.fetch(_SQL["list"])]
+        return [Shard(*row) for row in await self._database.fetch(_SQL["list_shards"])]

@@ -1,6 +1,6 @@
--- name: hold
+-- name: hold_shards
 -- The shards that are in the given epochs and owned by $3, kept so until the transaction ends: whoever wants to begin
--- the next epoch of one waits. The order of locking is that of the numbers, here and in `enter`.
+-- the next epoch of one waits. The order of locking is that of the numbers, here and in `enter_shards`.
 select s.shard
 from shards as s
 join unnest($1::smallint[], $2::bigint[]) as held (shard, epoch)
@@ -11,7 +11,7 @@ where s.owner = $3
 order by s.shard
 for share of s
 
--- name: enter
+-- name: enter_shards
 -- Begin new epochs.
 with entered as (
     select shard
@@ -26,7 +26,7 @@ from entered
 where shards.shard = entered.shard
 returning shards.shard, shards.epoch
 
--- name: mark
+-- name: mark_shards
 -- Move the watermarks of shards: to just before the first slot that is not staged, and no further than $4. What was
 -- accounted for stays so: a watermark goes back only where a job came, or was changed, with a slot before it.
 update shards as s
@@ -46,7 +46,7 @@ where s.shard = held.shard
     and s.owner = $3
 returning s.shard, s.watermark
 
--- name: list
+-- name: list_shards
 -- Every shard.
 select shard, epoch, owner, incarnation, entered_at, watermark, marked_at
 from shards
