@@ -55,10 +55,10 @@ async def _living_workers(house: House, count: int) -> None:
 
 
 async def _staging(house: House) -> None:
-    """Wait for the first chore's lease: a scheduler is up."""
+    """Wait until a scheduler has its shards."""
 
     async def is_up() -> bool:
-        return bool(await house.database.fetchval("select count(*) from leases where expires_at > now()"))
+        return all(shard.owner for shard in await house.store.list_shards())
 
     await until_async(is_up, within=60)
 
