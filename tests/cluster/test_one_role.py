@@ -66,7 +66,7 @@ async def test_a_role_that_cannot_listen_ends_and_leaves_nothing_in_the_database
     assert f"cannot listen on 127.0.0.1:{port}" in process.output
     assert "choose another with CRONWELL_OPS_PORT" in process.output
     assert await house.database.fetchval("select count(*) from workers") == 0
-    assert await house.database.fetchval("select count(*) from leases") == 0
+    assert await house.database.fetchval("select count(*) from members") == 0
 
 
 @pytest.mark.parametrize("role", ["worker", "api"])
