@@ -10,7 +10,7 @@ import pytest
 from cronwell.config import DatabaseSettings, Settings
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
-from tests.support import postgres
+from tests.support import etcd, postgres
 from tests.support.house import House
 
 
@@ -19,6 +19,13 @@ def server() -> Iterator[str]:
     """The URL of a PostgreSQL that all tests share: make databases on it, and leave it running."""
     with postgres.shared_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def etcd_url() -> Iterator[str]:
+    """The URL of an etcd that all tests share: use a prefix of your own, and leave it running."""
+    with etcd.temporary_etcd() as server:
+        yield server.url
 
 
 @pytest.fixture

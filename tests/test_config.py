@@ -33,7 +33,7 @@ OTHERS: dict[type, Any] = {
 }
 CHOICES = {
     "bus": "postgres",
-    "coordination": "postgres",
+    "coordination": "etcd://one:2379,two",
     "log.level": "debug",
     "log.format": "json",
     "scheduler.tzdata": "hold",
@@ -198,7 +198,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("log.format", "xml", "'xml' is not one of json, text, auto"),
         ("scheduler.tzdata", "maybe", "'maybe' is not one of apply, hold, ask"),
         ("bus", "redis://localhost", "is not one of postgres"),
-        ("coordination", "etcd://localhost", "is not one of postgres"),
+        ("coordination", "zookeeper", "is neither postgres nor etcd://HOST:PORT,… nor etcds://HOST:PORT,…"),
+        ("coordination", "zk://localhost", "does not start with etcd:// or etcds://"),
+        ("coordination", "etcd://", "is not a host and a port"),
+        ("coordination", "etcd://one:2379,two:x", "'two:x' is not a host and a port"),
+        ("coordination", "etcd://one:70000", "is not a host and a port"),
+        ("coordination", "etcd://one/prefix", "is not a host and a port"),
+        ("coordination", "etcd://@one", "no user before it"),
+        ("etcd.timeout", "0s", "at least 1ms"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_setting_and_where_it_came_from(
@@ -246,12 +253,20 @@ def test_a_secret_is_said_to_be_set_and_not_shown(path: str) -> None:
     assert unset.value == ""
 
 
+def test_a_password_in_an_address_is_not_shown() -> None:
+    given = {"CRONWELL_COORDINATION": "etcds://ann:hun:t@er2@one:2379,two:2379"}
+    [line] = [each for each in config.describe(given) if each.path == "coordination"]
+    assert line.value == "etcds://ann:***@one:2379,two:2379"
+    refused = {"CRONWELL_COORDINATION": "etcdx://ann:hunter2@one:2379"}
+    assert "hunter2" not in refusal(refused)
+
+
 words = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-/:", min_size=1, max_size=20)
 VALUES: dict[type, st.SearchStrategy[Any]] = {
     str: words,
     bool: st.booleans(),
     int: st.integers(1, 65_535),
-    timedelta: st.timedeltas(timedelta(milliseconds=1), timedelta(seconds=20)),
+    timedelta: st.timedeltas(timedelta(milliseconds=200), timedelta(seconds=20)),
     Path: words.map(Path),
     tuple: st.lists(words, max_size=4).map(tuple),
 }

@@ -11,18 +11,21 @@ import difflib
 import os
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cronwell import durations
+from cronwell import addresses
 from cronwell.errors import ConfigError
+from cronwell.values import CONVERTERS, write
 
 PREFIX = "CRONWELL_"
-SECRET_PATHS = frozenset({"database.url"})
+SECRET_PATHS = frozenset({"database.url", "etcd.password"})
+write_value = write
+ETCD_SCHEMES, ETCD_PORT = ("etcd", "etcds"), 2379
 NOT_SETTINGS = frozenset(
     {
         "CRONWELL_CONFIG",
@@ -37,10 +40,25 @@ NOT_SETTINGS = frozenset(
 
 
 def setting(
-    default: Any, doc: str, *, one_of: tuple[str, ...] = (), least: Any = None, most: Any = None
+    default: Any,
+    doc: str,
+    *,
+    one_of: tuple[str, ...] = (),
+    least: Any = None,
+    most: Any = None,
+    check: Callable[[str], None] | None = None,
 ) -> Any:
     """Declare one setting with its default, the line that describes it, and the values that it may have."""
-    return field(default=default, metadata={"doc": doc, "one_of": one_of, "least": least, "most": most})
+    bounds = {"one_of": one_of, "least": least, "most": most, "check": check}
+    return field(default=default, metadata={"doc": doc, **bounds})
+
+
+def check_coordination(value: str) -> None:
+    if value == "postgres":
+        return
+    if "://" not in value:
+        raise ValueError(f"{value!r} is neither postgres nor etcd://HOST:PORT,… nor etcds://HOST:PORT,…")
+    addresses.parse(value, schemes=ETCD_SCHEMES, port=ETCD_PORT)
 
 
 # Nothing that is done again and again may be done without a pause.
@@ -140,6 +158,20 @@ class RetentionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    ca: str = setting("", "file with the certificates that etcd's is judged by; empty: the system's")
+    cert: str = setting("", "file with the certificate that is shown to etcd")
+    key: str = setting("", "file with the key of etcd.cert")
+    server_name: str = setting("", "name that etcd's certificate must have; empty: the host's")
+    user: str = setting("", "user that etcd knows; may also stand in the address")
+    password: str = setting("", "password of etcd.user")
+    prefix: str = setting("/cronwell/", "what all keys start with; one of its own for each installation")
+    timeout: timedelta = setting(
+        timedelta(seconds=1), "longest wait for an answer, of all of the servers together", least=_A_MOMENT
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     level: str = setting(
         "info", "debug, info, warning or error", one_of=("debug", "info", "warning", "error")
@@ -157,7 +189,11 @@ class Settings:
         0, "port for /healthz, /readyz and /metrics of a scheduler or worker; 0: none", most=65_535
     )
     bus: str = setting("postgres", "how work is announced: postgres", one_of=("postgres",))
-    coordination: str = setting("postgres", "how leases are held: postgres", one_of=("postgres",))
+    coordination: str = setting(
+        "postgres",
+        "how schedulers share their duties: postgres, or etcd://HOST:PORT,… (with TLS: etcds://…)",
+        check=check_coordination,
+    )
     egress_allow: tuple[str, ...] = setting((), "private networks that targets may reach, e.g. 10.1.0.0/16")
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
@@ -166,6 +202,7 @@ class Settings:
     shell: ShellSettings = field(default_factory=ShellSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    etcd: EtcdSettings = field(default_factory=EtcdSettings)
     log: LogSettings = field(default_factory=LogSettings)
 
 
@@ -201,6 +238,7 @@ def describe(
     for path, leaf in _leaves(Settings):
         value = _value(settings, path)
         shown = "(set)" if path in SECRET_PATHS and value else value
+        shown = addresses.without_password(shown) if isinstance(shown, str) else shown
         lines.append(Line(path, env_name(path), shown, origins.get(path, "default"), leaf.metadata["doc"]))
     return lines
 
@@ -213,17 +251,6 @@ def as_environ(settings: Settings) -> dict[str, str]:
 def env_name(path: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + path.replace(".", "_").upper()
-
-
-def write_value(value: object) -> str:
-    """A setting's value as its environment variable would carry it."""
-    if isinstance(value, timedelta):
-        return durations.write(value)
-    if isinstance(value, tuple):
-        return ",".join(str(item) for item in value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 def _read(
@@ -304,14 +331,16 @@ def _build(kind: Any, prefix: str, values: Mapping[str, object]) -> Any:
 
 def _convert(leaves: Mapping[str, Field[Any]], path: str, raw: object, origin: str) -> object:
     try:
-        return _checked(leaves[path], _CONVERTERS[_kind(path)](raw))
+        return _checked(leaves[path], CONVERTERS[_kind(path)](raw))
     except (ValueError, TypeError) as error:
         detail = str(error) or f"{raw!r} is not accepted"
         raise ConfigError(f"{origin}: {path} ({env_name(path)}): {detail}") from None
 
 
 def _checked(leaf: Field[Any], value: Any) -> object:
-    one_of, least, most = (leaf.metadata[name] for name in ("one_of", "least", "most"))
+    one_of, least, most, check = (leaf.metadata[name] for name in ("one_of", "least", "most", "check"))
+    if check is not None:
+        check(value)
     if one_of and value not in one_of:
         raise ValueError(f"{value!r} is not one of {', '.join(one_of)}")
     if least is not None and value < least:
@@ -333,46 +362,6 @@ def _kind(path: str) -> str:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
-
-
-def _as_bool(raw: object) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    text = str(raw).strip().lower()
-    if text in ("1", "true", "yes", "on"):
-        return True
-    if text in ("0", "false", "no", "off", ""):
-        return False
-    raise ValueError(f"{raw!r} is neither true nor false")
-
-
-def _as_int(raw: object) -> int:
-    try:
-        number = int(str(raw))
-    except ValueError:
-        raise ValueError(f"{raw!r} is not a whole number") from None
-    if number < 0:
-        raise ValueError(f"{raw!r} is negative")
-    return number
-
-
-def _as_duration(raw: object) -> timedelta:
-    return raw if isinstance(raw, timedelta) else durations.parse(str(raw))
-
-
-def _as_names(raw: object) -> tuple[str, ...]:
-    items = raw.split(",") if isinstance(raw, str) else list(typing.cast("typing.Iterable[object]", raw))
-    return tuple(text for item in items if (text := str(item).strip()))
-
-
-_CONVERTERS: dict[str, Any] = {
-    "str": str,
-    "int": _as_int,
-    "bool": _as_bool,
-    "timedelta": _as_duration,
-    "Path": lambda raw: Path(str(raw)),
-    "tuple": _as_names,
-}
 
 
 def _nearest(word: str, known: list[str]) -> str:

@@ -47,6 +47,11 @@ WATERMARK = Gauge(
 )
 SHARDS_HELD = Gauge("cronwell_shards_held", "Shards that schedulers here stage", multiprocess_mode="livesum")
 MEMBERS = Gauge("cronwell_members", "Schedulers that share the duties", multiprocess_mode="livemax")
+COORDINATION_FALLBACK = Gauge(
+    "cronwell_coordination_fallback",
+    "1 while a scheduler here goes by PostgreSQL because etcd cannot be gone by",
+    multiprocess_mode="livemax",
+)
 FENCED = Counter("cronwell_fenced", "Stagings refused because a shard had gone on to another epoch")
 LATENESS = BatchHistogram(
     "cronwell_start_lateness_seconds",
@@ -172,6 +177,17 @@ def staged_until(at: datetime) -> None:
 def duties(*, shards: int, members: int) -> None:
     SHARDS_HELD.set(shards)
     MEMBERS.set(members)
+
+
+def coordination_fell_back(reason: str) -> None:
+    """Schedulers share their duties by way of PostgreSQL until etcd is well again."""
+    COORDINATION_FALLBACK.set(1)
+    _log.warning("etcd is not gone by; schedulers share by way of PostgreSQL", reason=reason)
+
+
+def coordination_restored() -> None:
+    COORDINATION_FALLBACK.set(0)
+    _log.info("schedulers share by way of etcd again")
 
 
 def watermark(ahead: timedelta) -> None:

@@ -26,6 +26,8 @@ from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
+from cronwell.coordination.etcd import EtcdCoordination
+from cronwell.coordination.fallback import Fallback
 from cronwell.coordination.port import Coordination
 from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.runtime.clock import DatabaseClock
@@ -252,12 +254,13 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
 
 
 def _coordination(base: Base) -> Coordination:
-    return PostgresCoordination(
-        base.database,
-        database_url(base.settings),
-        can_listen=not base.settings.database.pooler,
-        on_error=telemetry.service_failed,
+    settings, failed = base.settings, telemetry.service_failed
+    by_postgres = PostgresCoordination(
+        base.database, database_url(settings), can_listen=not settings.database.pooler, on_error=failed
     )
+    if settings.coordination == "postgres":
+        return by_postgres
+    return Fallback(EtcdCoordination(settings.coordination, settings.etcd, on_error=failed), by_postgres)
 
 
 async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:

@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 
 from cronwell import errors, telemetry
-from cronwell.config import DatabaseSettings
+from cronwell.config import DatabaseSettings, EtcdSettings
+from cronwell.coordination.etcd import EtcdCoordination
+from cronwell.coordination.fallback import Fallback
+from cronwell.coordination.gateway import encode
 from cronwell.coordination.port import Coordination, Member, View
 from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
+from tests.support.etcd import fresh_settings
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.waiting import until, until_async
 
@@ -71,20 +75,87 @@ class PostgresRig(Rig):
         await self._proxy.close()
 
 
+class EtcdRig(Rig):
+    def __init__(self, proxy: Proxy, stack: contextlib.AsyncExitStack) -> None:
+        self._proxy = proxy
+        self._stack = stack
+        self._settings: EtcdSettings = fresh_settings()
+
+    async def process(self) -> Coordination:
+        opened = EtcdCoordination(
+            f"etcd://127.0.0.1:{self._proxy.port}", self._settings, on_error=telemetry.service_failed
+        )
+        self._stack.push_async_callback(opened.close)
+        return opened
+
+    def lose_answers(self, word: str) -> None:
+        self._proxy.cut_after = encode(f"{self._settings.prefix}duties/{word}").encode()
+
+    def heal(self) -> None:
+        self._proxy.cut_after = None
+
+    async def go_away(self) -> None:
+        await self._proxy.close()
+
+
+class FallbackRig(Rig):
+    """etcd with PostgreSQL behind it, as schedulers have it."""
+
+    def __init__(self, preferred: Rig, reserve: Rig, stack: contextlib.AsyncExitStack) -> None:
+        self._preferred = preferred
+        self._reserve = reserve
+        self._stack = stack
+
+    async def process(self) -> Coordination:
+        opened = Fallback(await self._preferred.process(), await self._reserve.process())
+        self._stack.push_async_callback(opened.close)
+        return opened
+
+    def lose_answers(self, word: str) -> None:
+        self._preferred.lose_answers(word)
+
+    def heal(self) -> None:
+        self._preferred.heal()
+
+    async def go_away(self) -> None:
+        await self._preferred.go_away()
+        await self._reserve.go_away()
+
+
 @contextlib.asynccontextmanager
 async def _postgres(url: str) -> AsyncIterator[Rig]:
     async with proxy_to(url) as proxy, contextlib.AsyncExitStack() as stack:
         yield PostgresRig(url, proxy, stack)
 
 
-# Each with the fixture that has the address of its server.
-IMPLEMENTATIONS = {"postgres": (_postgres, "migrated_url")}
+@contextlib.asynccontextmanager
+async def _etcd(url: str) -> AsyncIterator[Rig]:
+    async with proxy_to(url, awaits_answer=True) as proxy, contextlib.AsyncExitStack() as stack:
+        yield EtcdRig(proxy, stack)
+
+
+@contextlib.asynccontextmanager
+async def _fallback(etcd_url: str, database_url: str) -> AsyncIterator[Rig]:
+    async with (
+        _etcd(etcd_url) as preferred,
+        _postgres(database_url) as reserve,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        yield FallbackRig(preferred, reserve, stack)
+
+
+# Each with the fixtures that have the addresses of its servers.
+IMPLEMENTATIONS: dict[str, tuple[Callable[..., contextlib.AbstractAsyncContextManager[Rig]], list[str]]] = {
+    "postgres": (_postgres, ["migrated_url"]),
+    "etcd": (_etcd, ["etcd_url"]),
+    "etcd with postgres behind it": (_fallback, ["etcd_url", "migrated_url"]),
+}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
 def implementation(request: pytest.FixtureRequest) -> contextlib.AbstractAsyncContextManager[Rig]:
-    make, server = IMPLEMENTATIONS[request.param]
-    return make(request.getfixturevalue(server))
+    make, servers = IMPLEMENTATIONS[request.param]
+    return make(*(request.getfixturevalue(server) for server in servers))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A proxy between a client and PostgreSQL that misbehaves when told to: cuts, swallows, goes silent."""
+"""A proxy between a client and a server that misbehaves when told to: cuts, swallows, goes silent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ Filter = Callable[[bytes], bool]
 
 
 class Proxy:
-    """Forwards between 127.0.0.1 and the PostgreSQL at `target_url`."""
+    """Forwards between 127.0.0.1 and the server at `target_url`: a PostgreSQL, or whatever listens at its host and port.
 
-    def __init__(self, target_url: str) -> None:
+    `awaits_answer`: a client that is cut off is kept from the server until that has answered, for servers that drop what
+    nobody waits for any more.
+    """
+
+    def __init__(self, target_url: str, *, awaits_answer: bool = False) -> None:
+        self._awaits_answer = awaits_answer
         parts = urlsplit(target_url)
         query = parse_qs(parts.query)
         self._socket_dir = query["host"][0] if "host" in query else None
@@ -31,10 +36,13 @@ class Proxy:
         self.connections = 0
 
     @property
-    def url(self) -> str:
+    def port(self) -> int:
         assert self._server is not None
-        port = self._server.sockets[0].getsockname()[1]
-        return f"postgresql://{self._user}@127.0.0.1:{port}{self._database}"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{self._user}@127.0.0.1:{self.port}{self._database}"
 
     def cut(self) -> None:
         """Cut every connection that there is."""
@@ -91,6 +99,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 await self._flowing.wait()
+                if self._awaits_answer and writer.transport.is_closing():
+                    break
                 if is_client and self.cut_before is not None and self.cut_before in data:
                     break
                 writer.write(data)
@@ -98,16 +108,17 @@ class Proxy:
                 if is_client and self.cut_after is not None and self.cut_after in data:
                     # The server must get what was written, so only the client's side is aborted.
                     both[0].transport.abort()
-                    writer.write_eof()
+                    if not self._awaits_answer:
+                        writer.write_eof()
                     return
         for each in both:
             each.transport.abort()
 
 
 @contextlib.asynccontextmanager
-async def proxy_to(url: str) -> AsyncIterator[Proxy]:
-    """A proxy in front of the PostgreSQL at `url`, for the length of the block."""
-    proxy = Proxy(url)
+async def proxy_to(url: str, *, awaits_answer: bool = False) -> AsyncIterator[Proxy]:
+    """A proxy in front of the server at `url`, for the length of the block."""
+    proxy = Proxy(url, awaits_answer=awaits_answer)
     await proxy.open()
     try:
         yield proxy

@@ -1,7 +1,8 @@
 -- name: beat
--- Stay a member until $4 seconds from now by the server's clock. A member that comes or changes its weight is told of.
+-- Stay a member until $4 seconds from now by the server's clock. The others are told of one that comes, and of one that
+-- begins or ceases to reach the preferred coordinator: all of them go by it, or none.
 with before as (
-    select weight, lease_until > clock_timestamp() as was_living
+    select reaches, lease_until > clock_timestamp() as was_living
     from members
     where id = $1
 ),
@@ -14,7 +15,7 @@ kept as (
 )
 select pg_notify($5, '')
 from kept
-where not exists (select from before where was_living)
+where not exists (select from before where was_living and reaches = $3)
 
 -- name: members
 -- The members that live.

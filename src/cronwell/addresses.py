@@ -1,0 +1,49 @@
+"""Addresses of servers that do one job together, in one text: `etcd://user:password@one:2379,two:2379`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """What such a text says."""
+
+    scheme: str
+    hosts: tuple[tuple[str, int], ...]
+    """Names (or addresses; those of IPv6 in brackets) and ports, at least one."""
+    user: str = ""
+    password: str = ""
+
+
+def parse(text: str, *, schemes: Sequence[str], port: int) -> Servers:
+    """Read an address; `port` is for hosts that name none. Raises ValueError that says what is accepted."""
+    accepted = f"{schemes[0]}://HOST:PORT,HOST:PORT"
+    scheme, _, rest = text.strip().partition("://")
+    if scheme not in schemes:
+        raise ValueError(
+            f"{without_password(text)!r} does not start with {' or '.join(f'{each}://' for each in schemes)}"
+        )
+    login, at, names = rest.removesuffix("/").rpartition("@")
+    user, _, password = login.partition(":")
+    if at and not user:
+        raise ValueError(
+            f"the address has an @ but no user before it: it is {schemes[0]}://USER:PASSWORD@HOST:PORT"
+        )
+    hosts = []
+    for name in names.split(","):
+        found = _HOST.fullmatch(name.strip())
+        if found is None or not 0 < int(found["port"] or port) < 65_536:
+            raise ValueError(f"{name!r} is not a host and a port: the address is {accepted}")
+        hosts.append((found["name"], int(found["port"] or port)))
+    return Servers(scheme, tuple(hosts), unquote(user), unquote(password))
+
+
+def without_password(text: str) -> str:
+    """The same address, fit to be shown."""
+    return re.sub(r"(://[^:@/]*):.*@", r"\1:***@", text)

