@@ -114,6 +114,11 @@ class WorkerSettings:
     heartbeat: timedelta = setting(
         timedelta(seconds=5), "how often a worker says that it lives", least=_A_MOMENT
     )
+    stall_limit: timedelta = setting(
+        timedelta(minutes=10),
+        "a worker whose event loop is blocked for longer ends itself, to be started again",
+        least=timedelta(seconds=1),
+    )
     pre_claim: timedelta = setting(timedelta(milliseconds=500), "how early an execution is claimed and held")
     poll: timedelta = setting(
         timedelta(milliseconds=200), "longest wait between two looks for work", least=_A_MOMENT

@@ -87,6 +87,18 @@ OLDEST = Gauge(
     ["pool"],
     multiprocess_mode="mostrecent",
 )
+FAILOVERS = Counter(
+    "cronwell_database_failovers",
+    "Times that another database server answered than before, as each process saw it",
+)
+LOSSY_FAILOVERS = Counter(
+    "cronwell_database_lossy_failovers", "Failovers after which commits were missing that a process had seen"
+)
+LOSS_WINDOW = Gauge(
+    "cronwell_database_loss_window_seconds",
+    "The longest time before the last failover of which commits may be lost",
+    multiprocess_mode="livemax",
+)
 FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
 REQUESTS = Histogram(
     "cronwell_http_request_seconds",
@@ -257,6 +269,34 @@ def running(count: int) -> None:
 
 def lease_lost(worker: str, attempts: int) -> None:
     _log.error("this worker's lease has ended; its attempts are stopped", worker=worker, attempts=attempts)
+
+
+def worker_moved(worker: str, *, kept: int, dropped: int) -> None:
+    """The database is another server now: what it confirms goes on, the rest was stopped and will be tried again."""
+    _log.warning(
+        "another database server answers; this worker enters anew", worker=worker, kept=kept, dropped=dropped
+    )
+
+
+def gave_up(reason: str, exit_code: int) -> None:
+    """The worker ends itself at once, because it cannot stop its attempts in any other way."""
+    _log.critical("this process ends itself", reason=reason, exit_code=exit_code)
+
+
+def failed_over(incarnation: str, *, is_lossy: bool, window: timedelta) -> None:
+    """Another database server answers than before. What was committed in the window before may be lost; if `is_lossy`,
+    something was."""
+    FAILOVERS.inc()
+    LOSSY_FAILOVERS.inc(is_lossy)
+    LOSS_WINDOW.set(window.total_seconds())
+    level = _log.error if is_lossy else _log.warning
+    level(
+        "another database server answers, and commits are lost"
+        if is_lossy
+        else "another database server answers; no commit is known to be lost",
+        incarnation=incarnation,
+        window_s=round(window.total_seconds(), 3),
+    )
 
 
 def worker_lost(worker: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import importlib
 import ipaddress
@@ -18,6 +19,7 @@ from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
+from cronwell.control.continuity import Continuity
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
@@ -56,7 +58,7 @@ from cronwell.targets.handler import REGISTRY, HandlerRunner, load
 from cronwell.targets.http import HttpRunner
 from cronwell.targets.port import TargetRunner
 from cronwell.targets.shell import ShellRunner
-from cronwell.worker.role import worker_services
+from cronwell.worker.role import Premises, worker_services
 
 _uvloop: Any = None
 with contextlib.suppress(ImportError):
@@ -77,9 +79,13 @@ class Base:
     clock: DatabaseClock
     bus: Bus
     jobs: Jobs
+    continuity: Continuity
 
     def services(self) -> list[Service]:
-        return [self.clock.keep_measured(self.database, on_error=telemetry.service_failed)]
+        return [
+            self.continuity.service(lambda: self.clock.measure(self.database)),
+            self.clock.keep_measured(self.database, on_error=telemetry.service_failed),
+        ]
 
 
 def run_api(settings: Settings) -> int:
@@ -248,6 +254,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
     stack.push_async_callback(coordination.close)
     names = [chore.name for chore in chores]
     duties = Duties(coordination, base.store, base.clock, settings.scheduler, names)
+    base.continuity.on_failover(duties.begin_anew)
     staging = Staging(base.store, base.clock, settings.scheduler, duties)
     watermark = Watermark(base.store, base.clock, settings.scheduler, duties)
     return scheduler_services(duties, coordination, staging, watermark, chores)
@@ -275,8 +282,30 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     for runner in runners.values():
         stack.push_async_callback(runner.close)
     return await worker_services(
-        base.store, base.bus, base.clock, settings.worker, runners, base.jobs, sorted(REGISTRY.names())
+        base.store,
+        base.bus,
+        base.clock,
+        settings.worker,
+        runners,
+        base.jobs,
+        Premises(
+            sorted(REGISTRY.names()),
+            lambda: lease_store(settings, database_url(settings)),
+            on_failover=base.continuity.on_failover,
+        ),
     )
+
+
+@contextlib.asynccontextmanager
+async def lease_store(settings: Settings, url: str) -> AsyncIterator[Store]:
+    """The store on connections of its own, for the thread that keeps a worker's lease: it gives up early, to try again."""
+    patience = max(settings.worker.lease / 4, timedelta(seconds=1))
+    own = dataclasses.replace(settings.database, statement_timeout=patience, pool_size=2)
+    database = await Database.connect(own, url, application_name="cronwell worker lease", is_hot=True)
+    try:
+        yield PostgresStore(database)
+    finally:
+        await database.close()
 
 
 def _overrides(base: Base) -> Overrides:
@@ -311,7 +340,8 @@ async def _base(settings: Settings, role: str, *, is_hot: bool) -> AsyncIterator
         bus = PostgresBus(
             database, url, can_listen=not settings.database.pooler, on_error=telemetry.service_failed
         )
-        yield Base(settings, database, store, clock, bus, Jobs(store, bus, clock, settings))
+        jobs = Jobs(store, bus, clock, settings)
+        yield Base(settings, database, store, clock, bus, jobs, Continuity(database, store, clock))
 
 
 @contextlib.asynccontextmanager

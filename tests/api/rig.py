@@ -145,6 +145,7 @@ class Rig:
                 tenant_id=1,
                 key=each.key,
                 fence=each.fence,
+                worker=each.worker,
                 state=state,
                 result=result,
                 started_at=now,

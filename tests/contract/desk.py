@@ -275,6 +275,7 @@ def ended(
             tenant_id=claim.tenant_id,
             key=claim.key,
             fence=claim.fence,
+            worker=claim.worker,
             state=state,
             result=result,
             started_at=NOON + SECOND,

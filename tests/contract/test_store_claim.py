@@ -36,7 +36,7 @@ async def test_the_fence_grows_with_each_claim_and_never_goes_back(desk: Desk) -
         await desk.store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
         [claim] = await desk.claim()
         fences.append(claim.fence)
-    await desk.store.hand_back([(1, claim.key, claim.fence)])
+    await desk.store.hand_back(claim.worker, [(1, claim.key, claim.fence)])
     [claim] = await desk.claim()
     fences.append(claim.fence)
     await desk.store.complete([ended(claim, State.FAILED)])
@@ -332,7 +332,7 @@ async def _skip(store: Store) -> int:
 
 async def test_handing_back_makes_a_claim_free_at_once(desk: Desk, store: Store) -> None:
     claim = await desk.claimed(await desk.job())
-    await store.hand_back([(1, claim.key, claim.fence)])
+    await store.hand_back(claim.worker, [(1, claim.key, claim.fence)])
     kept = await desk.get(claim.key)
     assert (kept.state, kept.attempt, kept.worker, kept.claimed_at) == (State.PENDING, 0, None, None)
     [again] = await desk.claim()
@@ -343,7 +343,7 @@ async def test_a_later_attempt_is_handed_back_as_a_retry(desk: Desk, store: Stor
     claim = await desk.claimed(await desk.job())
     await store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
     [second] = await desk.claim()
-    await store.hand_back([(1, second.key, second.fence)])
+    await store.hand_back(second.worker, [(1, second.key, second.fence)])
     kept = await desk.get(claim.key)
     assert (kept.state, kept.attempt) == (State.RETRYING, 1)
 
@@ -354,21 +354,22 @@ async def test_what_has_started_ended_or_changed_hands_is_not_handed_back(desk: 
     started, done, passed_on, cancelled, last = [await desk.claimed(job, slot) for slot in slots]
     await desk.store.report([_report(started)])
     await store.complete([ended(done)])
-    await store.hand_back([(1, passed_on.key, passed_on.fence)])
+    await store.hand_back(passed_on.worker, [(1, passed_on.key, passed_on.fence)])
     await desk.claim()
     await store.cancel_execution(1, cancelled.key, NOON)
     everything = [started, done, passed_on, cancelled]
     before = [await desk.get(claim.key) for claim in everything]
-    await store.hand_back([(1, claim.key, claim.fence) for claim in everything])
+    for claim in everything:
+        await store.hand_back(claim.worker, [(1, claim.key, claim.fence)])
     assert [await desk.get(claim.key) for claim in everything] == before
     async with store.transaction() as transaction:
         await transaction.withhold_due(1, job.id, NOON, "paused")
-    await store.hand_back([(1, last.key, last.fence)])
+    await store.hand_back(last.worker, [(1, last.key, last.fence)])
     assert (await desk.get(last.key)).state is State.RUNNING, "a paused job's claim must not start again"
 
 
 def _report(claim: Claimed) -> Report:
-    return Report(claim.tenant_id, claim.key, claim.fence, NOON + SECOND, None)
+    return Report(claim.tenant_id, claim.key, claim.fence, claim.worker, NOON + SECOND, None)
 
 
 async def test_what_is_wanted_stopped_is_told_to_the_worker_that_holds_it(desk: Desk, store: Store) -> None:

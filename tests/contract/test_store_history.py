@@ -367,7 +367,7 @@ async def test_a_day_with_something_unfinished_is_kept(desk: Desk, store: Store,
     await desk.dead(job, NOON - DAY - MINUTE)
     claim = await desk.claimed(job, NOON - DAY)
     if state == "pending":
-        await store.hand_back([(1, claim.key, claim.fence)])
+        await store.hand_back(claim.worker, [(1, claim.key, claim.fence)])
     elif state == "retrying":
         await store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
     assert not await store.drop_day(TODAY - DAY)

@@ -91,7 +91,7 @@ async def test_a_fence_that_was_never_given_out_is_refused(desk: Desk, store: St
 
 async def test_a_result_after_the_claim_was_handed_back_is_refused(desk: Desk, store: Store) -> None:
     claim = await desk.claimed(await desk.job())
-    await store.hand_back([(1, claim.key, claim.fence)])
+    await store.hand_back(claim.worker, [(1, claim.key, claim.fence)])
     assert await store.complete([ended(claim)]) == [None]
     assert (await desk.get(claim.key)).state is State.PENDING
 
@@ -173,7 +173,7 @@ async def test_the_attempt_that_runs_during_a_pause_is_the_last(desk: Desk, stor
 
 async def test_a_start_that_was_reported_is_kept_where_the_result_has_none(desk: Desk, store: Store) -> None:
     claim = await desk.claimed(await desk.job())
-    await store.report([Report(1, claim.key, claim.fence, NOON + SECOND * 2, None)])
+    await store.report([Report(1, claim.key, claim.fence, claim.worker, NOON + SECOND * 2, None)])
     lost = ended(claim, State.FAILED, Result.WORKER_LOST, started_at=None)
     await store.complete([lost])
     assert (await desk.get(claim.key)).started_at == NOON + SECOND * 2
@@ -184,7 +184,7 @@ async def test_a_start_that_was_reported_is_kept_where_the_result_has_none(desk:
 async def test_what_has_not_started_is_cancelled_at_once(desk: Desk, store: Store, prepare: str) -> None:
     claim = await desk.claimed(await desk.job())
     if prepare == "pending":
-        await store.hand_back([(1, claim.key, claim.fence)])
+        await store.hand_back(claim.worker, [(1, claim.key, claim.fence)])
     else:
         await store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
     touched = await store.cancel_execution(1, claim.key, NOON + SECOND)

@@ -125,9 +125,9 @@ STORE: dict[str, tuple[Reach, object]] = {
         lambda s, e: s.complete([dataclasses.replace(ended(e.claim, State.FAILED), tenant_id=OTHER)]),
         [None],
     ),
-    "hand_back": (lambda s, e: s.hand_back([(OTHER, e.claim.key, e.claim.fence)]), None),
+    "hand_back": (lambda s, e: s.hand_back(e.claim.worker, [(OTHER, e.claim.key, e.claim.fence)]), None),
     "report": (
-        lambda s, e: s.report([Report(OTHER, e.claim.key, e.claim.fence, NOON, '"theirs"')]),
+        lambda s, e: s.report([Report(OTHER, e.claim.key, e.claim.fence, e.claim.worker, NOON, '"theirs"')]),
         None,
     ),
     "get_execution": (lambda s, e: s.get_execution(OTHER, e.pending), None),

@@ -18,7 +18,17 @@ SHORT = timedelta(milliseconds=300)
 
 
 def _succeeded(claim: Claimed, now: datetime, output: str | None = None) -> Ended:
-    return Ended(TENANT, claim.key, claim.fence, State.SUCCEEDED, Result.SUCCEEDED, now, now, output=output)
+    return Ended(
+        TENANT,
+        claim.key,
+        claim.fence,
+        claim.worker,
+        State.SUCCEEDED,
+        Result.SUCCEEDED,
+        now,
+        now,
+        output=output,
+    )
 
 
 async def _rescue(house: House) -> None:
@@ -69,17 +79,17 @@ async def test_what_a_lost_worker_reports_or_hands_back_changes_nothing(house: H
     await house.create(retry=QUICK)
     key = await house.trigger()
     [lost] = await house.claim(await house.enter(lease=SHORT))
-    await house.store.report([Report(TENANT, key, lost.fence, house.clock.now(), None)])
+    await house.store.report([Report(TENANT, key, lost.fence, lost.worker, house.clock.now(), None)])
     await _rescue(house)
     await until(lambda: house.clock.now() > lost.ready_at + SECOND)
     [claim] = await house.claim(await house.enter())
     before = await house.get(key)
     assert before.started_at is None, "the next attempt has not started"
-    await house.store.report([Report(TENANT, key, lost.fence, house.clock.now(), '"zombie"')])
-    await house.store.hand_back([(TENANT, key, lost.fence)])
+    await house.store.report([Report(TENANT, key, lost.fence, lost.worker, house.clock.now(), '"zombie"')])
+    await house.store.hand_back(lost.worker, [(TENANT, key, lost.fence)])
     assert await house.get(key) == before
-    await house.store.report([Report(TENANT, key, claim.fence, house.clock.now(), '"mine"')])
-    await house.store.hand_back([(TENANT, key, claim.fence)])
+    await house.store.report([Report(TENANT, key, claim.fence, claim.worker, house.clock.now(), '"mine"')])
+    await house.store.hand_back(claim.worker, [(TENANT, key, claim.fence)])
     after = await house.get(key)
     assert (after.state, after.progress) == (State.RUNNING, '"mine"'), "what has started is not handed back"
 
@@ -174,7 +184,7 @@ async def test_what_was_cancelled_while_it_was_held_is_not_handed_back_to_run_el
     worker = await house.enter()
     [claim] = await house.claim(worker)
     await house.executions.cancel(TENANT, str(key))
-    await house.store.hand_back([(TENANT, key, claim.fence)])
+    await house.store.hand_back(claim.worker, [(TENANT, key, claim.fence)])
     assert await house.claim(await house.enter()) == []
     await house.store.leave(worker.id, house.clock.now())
     await house.rescue().run_once()
@@ -209,6 +219,8 @@ async def test_a_retry_is_not_taken_up_where_the_cancel_reached_only_the_databas
     [claim] = await house.claim(await house.enter())
     await house.executions.cancel(TENANT, str(key))
     now = house.clock.now()
-    again = Ended(TENANT, key, claim.fence, State.RETRYING, Result.FAILED, now, now, ready_at=now)
+    again = Ended(
+        TENANT, key, claim.fence, claim.worker, State.RETRYING, Result.FAILED, now, now, ready_at=now
+    )
     assert await house.store.complete([again]) == [State.CANCELLED]
     assert await house.claim(await house.enter()) == []

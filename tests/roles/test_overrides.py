@@ -55,7 +55,9 @@ async def _claim(house: House, at: datetime) -> list[Claimed]:
 
 
 async def _end(house: House, claimed: Claimed, at: datetime) -> None:
-    ended = Ended(TENANT, claimed.key, claimed.fence, State.SUCCEEDED, Result.SUCCEEDED, at, at)
+    ended = Ended(
+        TENANT, claimed.key, claimed.fence, claimed.worker, State.SUCCEEDED, Result.SUCCEEDED, at, at
+    )
     assert await house.store.complete([ended]) == [State.SUCCEEDED]
 
 

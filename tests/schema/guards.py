@@ -100,6 +100,7 @@ _KEYS: list[list[object]] = [
     list(_SLOTS),
 ]
 _FENCES = [1] * _COUNT
+_WORKERS = [worker_id(1)] * _COUNT
 _NONE = [None] * _COUNT
 _ONE = (1, job_id(7), "scheduled", NOON)
 _SLOT = (1, job_id(7), NOON)
@@ -157,6 +158,7 @@ HOT = [
             *_KEYS,
             *(
                 _FENCES,
+                _WORKERS,
                 ["succeeded"] * _COUNT,
                 ["failed"] * _COUNT,
                 _SLOTS,
@@ -170,9 +172,9 @@ HOT = [
         ],
         {"e": (KEY,)},
     ),
-    Guard("succeed", [*_KEYS, _FENCES, _SLOTS, _SLOTS], {"e": (KEY,)}),
-    Guard("hand_back", [*_KEYS, _FENCES], {"e": (KEY,)}),
-    Guard("report", [*_KEYS, _FENCES, _SLOTS, _NONE], {"e": (KEY,)}),
+    Guard("succeed", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _SLOTS], {"e": (KEY,)}),
+    Guard("hand_back", [*_KEYS, _FENCES, worker_id(1)], {"e": (KEY,)}),
+    Guard("report", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _NONE], {"e": (KEY,)}),
     Guard(
         "cancels",
         [worker_id(1)],

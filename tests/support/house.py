@@ -42,7 +42,8 @@ from cronwell.store.port import Claimed, Execution, ExecutionFilter, Store, Work
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import HandlerRunner, Registry
 from cronwell.targets.port import TargetRunner
-from cronwell.worker.role import worker_services
+from cronwell.wiring import lease_store
+from cronwell.worker.role import Premises, worker_services
 from tests.support.waiting import until_async
 
 TENANT = 1
@@ -99,6 +100,8 @@ class House:
         self.backfills = Backfills(self.store, clock, settings, self.jobs)
         self.registry = Registry()
         self.every_shard = EveryShard()
+        self.endings: list[str] = []
+        """Why workers of this process would have ended it."""
 
     @classmethod
     async def open(cls, url: str, settings: Settings, clock: Clock | None = None) -> House:
@@ -208,7 +211,11 @@ class House:
             own,
             {"handler": handlers, **(runners or {})},
             self.jobs,
-            self.registry.names(),
+            Premises(
+                self.registry.names(),
+                lambda: lease_store(dataclasses.replace(self.settings, worker=own), self.url),
+                self.endings.append,
+            ),
         )
         stop = asyncio.Event()
         task = asyncio.create_task(run_services(services, stop=stop))

@@ -15,14 +15,13 @@ from datetime import timedelta
 import asyncpg
 
 from cronwell import errors
-from cronwell.runtime.postgres import CONNECT_TIMEOUT, words_of
+from cronwell.runtime.postgres import CONNECT_TIMEOUT
+from cronwell.runtime.servers import CLIENT_ERRORS, Servers, words_of
 from cronwell.runtime.service import FIRST_BACKOFF, ErrorReport, Loop, Service
 
 # A connection can die without a word (a cable, a firewall that forgets); asking now and then finds out.
 CHECK_EVERY = timedelta(seconds=10)
 CHECK_TIMEOUT = timedelta(seconds=5)
-
-_LOSSES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 class Listener(Service):
@@ -39,7 +38,7 @@ class Listener(Service):
         application_name: str = "cronwell listener",
     ) -> None:
         super().__init__("listener", stop_deadline=timedelta(seconds=5))
-        self._url = url
+        self._servers = Servers(url)
         self._channels = tuple(channels)
         self._on_message = on_message
         self._on_connect = on_connect
@@ -74,7 +73,7 @@ class Listener(Service):
             try:
                 self._on_connect()
                 await self._stay(connection, lost)
-            except _LOSSES as error:
+            except CLIENT_ERRORS as error:
                 # Not raised: it was connected, so the next back-off starts small again.
                 self._on_error(self.name, errors.StoreUnavailable(words_of(error)), FIRST_BACKOFF)
             finally:
@@ -98,13 +97,12 @@ class Listener(Service):
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
         try:
-            connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(
-                self._url,
+            connection: asyncpg.Connection[asyncpg.Record] = await self._servers.connect(
                 timeout=CONNECT_TIMEOUT.total_seconds(),
                 command_timeout=CHECK_TIMEOUT.total_seconds(),
                 server_settings={"application_name": self._application_name},
             )
-        except _LOSSES as error:
+        except CLIENT_ERRORS as error:
             raise errors.StoreUnavailable(f"cannot listen: {words_of(error)}") from error
         try:
             yield connection

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +30,8 @@ import asyncpg
 
 from cronwell import errors
 from cronwell.config import DatabaseSettings
+from cronwell.runtime.servers import CLIENT_ERRORS as _CLIENT_ERRORS
+from cronwell.runtime.servers import Servers, words_of
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -99,10 +102,12 @@ class Connection:
 
 
 class Database:
-    """A pool of connections to one PostgreSQL. It reconnects by itself; see the module for its errors."""
+    """A pool of connections to one PostgreSQL, or to the one of several that takes writes. It reconnects by itself; see
+    the module for its errors."""
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], servers: Servers) -> None:
         self._pool = pool
+        self.servers = servers
 
     @classmethod
     async def connect(
@@ -122,8 +127,10 @@ class Database:
         largest = pool_size if pool_size is not None else settings.pool_size
         if largest < 1:
             raise errors.ConfigError("database.pool_size (CRONWELL_DATABASE_POOL_SIZE) must be at least 1")
+        servers = Servers(url)
         pool: asyncpg.Pool[asyncpg.Record] = asyncpg.create_pool(
             url,
+            connect=servers.connect,
             # No connection is kept for its own sake: after a loss the next statement connects, and says so if it cannot.
             min_size=0,
             max_size=largest,
@@ -134,13 +141,19 @@ class Database:
         try:
             await pool
             version = int(await pool.fetchval("select current_setting('server_version_num')")) // 10_000
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise errors.ConfigError(
+                f"the role in database.url (CRONWELL_DATABASE_URL) may not ask which server it is on: {words_of(error)}; "
+                "as a superuser, `grant execute on function pg_control_system(), pg_current_wal_lsn(), "
+                "pg_walfile_name(pg_lsn) to` that role"
+            ) from error
         except _WRONG_SETTINGS as error:
             raise errors.ConfigError(
                 f"database.url (CRONWELL_DATABASE_URL) cannot be used: {words_of(error)}"
             ) from error
         except _CLIENT_ERRORS as error:
             raise errors.StoreUnavailable(f"PostgreSQL does not answer: {words_of(error)}") from error
-        database = cls(pool)
+        database = cls(pool, servers)
         if version < OLDEST_SUPPORTED:
             await database.close()
             raise errors.ConfigError(
@@ -192,6 +205,10 @@ class Database:
                     "an error inside the transaction was swallowed, so COMMIT rolled back; nothing was written"
                 )
 
+    async def drop_connections(self) -> None:
+        """Let go of every connection when it is next given back: they may lead to a server that has been replaced."""
+        await self._pool.expire_connections()
+
     async def close(self) -> None:
         """Close every connection, waiting a little for those that are in use."""
         with contextlib.suppress(*_CLIENT_ERRORS):
@@ -213,6 +230,7 @@ class Database:
             raise errors.StoreUnavailable(f"no connection to PostgreSQL: {words_of(error)}") from error
         try:
             yield raw
+            self.servers.answered_at = time.monotonic()
         finally:
             # A release that fails has ended the connection; what the statements said still stands.
             with contextlib.suppress(*_CLIENT_ERRORS):
@@ -247,16 +265,6 @@ def load_statements(file: Path) -> Mapping[str, str]:
         statements[name[1]] = f"/* {name[1]} */ {sql}"
     return MappingProxyType(statements)
 
-
-def words_of(error: BaseException) -> str:
-    """What to tell an operator of an error that may have no words of its own."""
-    if isinstance(error, TimeoutError) and not str(error):
-        return "it did not answer in time"
-    return str(error) or type(error).__name__
-
-
-# What asyncpg raises when the trouble is not the caller's SQL. TimeoutError is an OSError.
-_CLIENT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 # What it raises when connecting can never succeed. A port that is no number is a plain ValueError.
 _WRONG_SETTINGS = (

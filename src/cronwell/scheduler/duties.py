@@ -84,6 +84,12 @@ class Duties:
             self._epochs.pop(shard, None)
         self.waker.wake()
 
+    def begin_anew(self) -> None:
+        """Forget every duty and epoch: the database is another, and may never have given them to us."""
+        self._trust_deadline = 0.0
+        self._held, self._epochs = set(), {}
+        self.waker.wake()
+
     async def beat(self) -> timedelta:
         """Stay a member, and take or give back what makes the shares even."""
         self._weigh()

@@ -23,6 +23,17 @@ class Shard:
     marked_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a process's sign of life found when it was written."""
+
+    incarnation: str
+    """Which incarnation of the database has it."""
+    number: int | None
+    """The last one that was there before; None: there was none."""
+    beat_at: datetime | None
+
+
 class ClusterChanges(Protocol):
     """The part of a transaction."""
 
@@ -49,6 +60,14 @@ class ClusterStore(Protocol):
 
         Shards that are another's, or in another epoch, are left alone and do not come back.
         """
+        ...
+
+    async def pulse(self, process: UUID, number: int, now: datetime) -> Pulse:
+        """Write down a sign of life in place of the last one, and tell which that was."""
+        ...
+
+    def begin_anew(self) -> None:
+        """Forget what was read, because another incarnation of the database answers in which it may not be true."""
         ...
 
     async def list_shards(self) -> list[Shard]:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
-from cronwell.store.cluster_port import ClusterChanges, ClusterStore, Shard
+from cronwell.store.cluster_port import ClusterChanges, ClusterStore, Pulse, Shard
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -73,6 +73,7 @@ __all__ = [
     "NewJob",
     "Orphan",
     "Override",
+    "Pulse",
     "Report",
     "Revision",
     "Shard",
@@ -184,10 +185,10 @@ class Store(ClusterStore, ScheduleReads, Protocol):
     ) -> list[Claimed]: ...
     async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int: ...
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
-        """Record results; for each, the state it led to, or None where its fence was no longer valid."""
+        """Record results; for each, the state it led to, or None where its fence was no longer valid, or another's."""
         ...
 
-    async def hand_back(self, claims: Sequence[tuple[int, ExecutionKey, int]]) -> None: ...
+    async def hand_back(self, worker: UUID, claims: Sequence[tuple[int, ExecutionKey, int]]) -> None: ...
     async def report(self, reports: Sequence[Report]) -> None: ...
     async def cancels(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]: ...
     async def held_by(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]: ...
@@ -217,11 +218,14 @@ class Store(ClusterStore, ScheduleReads, Protocol):
     async def backlog(self, now: datetime) -> list[Backlog]: ...
 
     # workers
-    async def register(self, worker: Worker) -> None: ...
+    async def register(self, worker: Worker) -> str:
+        """Enter a worker; which incarnation of the database it entered in, the only one that lets it claim."""
+        ...
+
     async def heartbeat(
         self, worker: UUID, now: datetime, lease_until: datetime, *, running: int, is_draining: bool
-    ) -> bool:
-        """Lengthen a lease; False where the worker was given up."""
+    ) -> str | None:
+        """Lengthen a lease; which incarnation of the database did, or None where the worker was given up."""
         ...
 
     async def leave(self, worker: UUID, now: datetime) -> None: ...

@@ -111,6 +111,8 @@ class Claimed:
     ready_at: datetime
     attempt: int
     fence: int
+    worker: UUID
+    """The name under which it was claimed."""
     revision: int
     priority: int
     payload: str | None
@@ -135,6 +137,8 @@ class Ended:
     tenant_id: int
     key: ExecutionKey
     fence: int
+    worker: UUID
+    """Whose attempt it was: after a failover that lost a claim another worker may have been given the same fence."""
     state: State
     result: Result
     started_at: datetime | None
@@ -154,6 +158,7 @@ class Report:
     tenant_id: int
     key: ExecutionKey
     fence: int
+    worker: UUID
     started_at: datetime
     progress: str | None
 

@@ -22,6 +22,17 @@ _LAST_BYTES_SECONDS = 0.1
 _POLL_SECONDS = 0.02
 
 
+_living: set[int] = set()
+"""The leaders of the groups of this process that have not been ended."""
+
+
+def kill_every_group() -> None:
+    """Kill all groups of this process at once, from any thread: it is about to end without ending them in order."""
+    for leader in list(_living):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+
+
 class ProcessGroup:
     """Read the group's output as it comes, and end the group with `end`, which must always be called."""
 
@@ -29,6 +40,7 @@ class ProcessGroup:
         """Take over a started process, which leads its own group, and the reading end of its output."""
         self._loop = asyncio.get_running_loop()
         self._process = process
+        _living.add(process.pid)
         self._output = output
         self._keep = keep
         self._is_closed = False
@@ -62,6 +74,7 @@ class ProcessGroup:
         """Kill what is left of the group, read its last words and reap the leader."""
         try:
             self._signal(signal.SIGKILL)
+            _living.discard(self._process.pid)
             await asyncio.wait({self.exited}, timeout=_KILL_SECONDS)
             await asyncio.wait({self._silent}, timeout=_LAST_BYTES_SECONDS)
         finally:

@@ -80,6 +80,7 @@ class Attempt:
             tenant_id=self.claimed.tenant_id,
             key=self.claimed.key,
             fence=self.claimed.fence,
+            worker=self.claimed.worker,
             started_at=self.started_at,
             progress=_as_json(self.progress),
         )
@@ -110,6 +111,7 @@ class Attempt:
             tenant_id=self.claimed.tenant_id,
             key=self.claimed.key,
             fence=self.claimed.fence,
+            worker=self.claimed.worker,
             state=state,
             result=outcome.result,
             started_at=self.started_at,

@@ -32,13 +32,18 @@ class KnownJob:
 
 
 class Catalog:
-    """A bounded cache: a revision never changes, so what is here is right."""
+    """A bounded cache: a revision never changes, so what is here is right until the database is another."""
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store = store
         self._kept = kept
         self._jobs: OrderedDict[tuple[UUID, int], KnownJob] = OrderedDict()
         self._secrets: dict[int, str] = {}
+
+    def clear(self) -> None:
+        """Forget everything: in another incarnation of the database a revision may stand for another definition."""
+        self._jobs.clear()
+        self._secrets.clear()
 
     async def look_up(self, claims: Sequence[Claimed]) -> list[KnownJob | None]:
         """The job of each claim; None where there is no such job any more.

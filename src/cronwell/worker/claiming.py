@@ -41,7 +41,7 @@ class Claiming:
 
     async def poll(self) -> timedelta:
         """Claim once through all pools and priorities; come back at once where there may be more."""
-        if not self._lease.is_trusted or self._slots.free <= 0:
+        if not self._lease.may_claim or self._slots.free <= 0:
             return self._settings.poll
         if (early := self._early()) > 0:
             return timedelta(seconds=early)
@@ -88,7 +88,7 @@ class Claiming:
         if claims:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
             jobs = await self._catalog.look_up(claims)
-            if self._lease.worker == worker and self._lease.is_trusted:
+            if self._lease.worker == worker and self._lease.may_claim:
                 self._slots.hold(_known(claims, jobs))
             else:
                 # The answer came when the lease was in doubt. If it is kept after all, these are ours and unknown to us.
@@ -106,6 +106,7 @@ class Claiming:
                         tenant_id=claim.tenant_id,
                         key=claim.key,
                         fence=claim.fence,
+                        worker=claim.worker,
                         state=State.CANCELLED,
                         result=Result.CANCELLED,
                         started_at=None,
@@ -119,10 +120,11 @@ class Claiming:
 
     async def _return_strays(self) -> None:
         """Hand back what the database says is ours and we know nothing of."""
-        held = await self._store.held_by(self._lease.worker)
+        worker = self._lease.worker
+        held = await self._store.held_by(worker)
         strays = [each for each in held if (each[1], each[2]) not in self._slots]
         if strays:
-            await self._store.hand_back(strays)
+            await self._store.hand_back(worker, strays)
         self._is_uncertain = False
 
 

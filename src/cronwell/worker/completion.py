@@ -116,6 +116,10 @@ class Completion(Service):
 
     async def _state_if_ours(self, ended: Ended) -> State | None:
         kept = await self._store.get_execution(ended.tenant_id, ended.key)
-        if kept is None or kept.fence != ended.fence or kept.finished_at != ended.finished_at:
+        if kept is None or (kept.fence, kept.worker, kept.finished_at) != (
+            ended.fence,
+            ended.worker,
+            ended.finished_at,
+        ):
             return None
         return kept.state

@@ -1,12 +1,19 @@
-"""Keep the worker's lease, write what attempts report, and hear which of them should stop."""
+"""What a worker does about its lease: stop when it ends, enter anew, write reports, and hear what should stop.
+
+All of it runs on the event loop. The lease itself is lengthened by `keeper`, in a thread that a busy loop cannot hold up.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import timedelta
+from uuid import UUID
 
 from cronwell import errors, telemetry
 from cronwell.config import WorkerSettings
+from cronwell.model.execution import ExecutionKey
 from cronwell.store.port import Store
+from cronwell.worker.attempt import AttemptKey
 from cronwell.worker.lease import Lease
 from cronwell.worker.slots import Slots
 
@@ -27,18 +34,19 @@ class Heartbeat:
         self.is_draining = False
 
     async def beat(self) -> timedelta:
-        """Lengthen the lease; a worker that was given up, or gave up its attempts, drops everything and enters anew."""
-        is_kept = await self._lease.renew(running=len(self._slots), is_draining=self.is_draining)
+        """Act on what became of the lease: a worker that was given up, or gave up its attempts, enters anew."""
         telemetry.running(len(self._slots))
-        if not is_kept or self._has_dropped:
-            self._drop_all()
-            if is_kept:
-                # What was dropped stands under a name that lives on, and nobody would take it up: give up the name.
-                await self._lease.leave()
+        if self._lease.is_given_up or self._has_dropped:
+            self.drop_all()
+            # What was dropped may stand under a name that lives on, and nobody would take it up: give up the name.
+            await self._lease.leave()
             self._has_dropped = False
             if not self.is_draining:
                 await self._lease.register()
             return self._settings.heartbeat
+        if self._lease.is_elsewhere:
+            await self._move()
+        await self._let_go()
         self._slots.sweep()
         reports = self._slots.reports()
         if reports:
@@ -47,31 +55,63 @@ class Heartbeat:
 
     async def watch(self) -> timedelta:
         """Stop what runs before the lease ends, when the database cannot be reached to lengthen it."""
-        if not self._lease.is_trusted:
-            self._drop_all()
+        self.stop_untrusted()
         return WATCH_EVERY
+
+    def stop_untrusted(self) -> None:
+        if not self._lease.is_trusted:
+            self.drop_all()
 
     async def obey(self) -> timedelta:
         """Stop the attempts that someone asked to cancel."""
         if len(self._slots):
-            for _, key, fence in await self._store.cancels(self._lease.worker):
-                self._slots.cancel((key, fence))
+            for name in self._lease.names:
+                for _, key, fence in await self._store.cancels(name):
+                    self._slots.cancel((key, fence))
         return CANCELS_EVERY
 
     async def hand_back_held(self) -> None:
         """Give what has not started to other workers."""
-        held = self._slots.take_held()
-        if held:
+        held: defaultdict[UUID, list[tuple[int, ExecutionKey, int]]] = defaultdict(list)
+        for each in self._slots.take_held():
+            claimed = each.claimed
+            held[claimed.worker].append((claimed.tenant_id, claimed.key, claimed.fence))
+        for name, claims in held.items():
             try:
-                await self._store.hand_back(
-                    [(each.claimed.tenant_id, each.claimed.key, each.claimed.fence) for each in held]
-                )
+                await self._store.hand_back(name, claims)
             except errors.StoreUnavailable as error:
                 # They are rescued when the lease ends.
                 telemetry.service_failed("hand back", error, 0.0)
 
-    def _drop_all(self) -> None:
+    def drop_all(self) -> None:
         lost = self._slots.lose()
         if lost:
             self._has_dropped = True
             telemetry.lease_lost(str(self._lease.worker), lost)
+
+    async def _move(self) -> None:
+        """Go on in another incarnation of the database: with what it confirms to be ours, under a new name.
+
+        A claim that it never saw is dropped: it will be given to somebody, with the same fence. Nothing is claimed between
+        the two names, so what the new server says of the old one is all that it will ever hold.
+        """
+        self._lease.retire()
+        confirmed: set[AttemptKey] = set()
+        for name in self._lease.names:
+            held = await self._store.held_by(name)
+            confirmed |= {(key, fence) for _, key, fence in held}
+            strays = [each for each in held if (each[1], each[2]) not in self._slots]
+            if strays:
+                await self._store.hand_back(name, strays)
+        dropped = self._slots.lose(confirmed)
+        telemetry.worker_moved(str(self._lease.worker), kept=len(self._slots), dropped=dropped)
+        if self.is_draining:
+            self._lease.is_elsewhere = False
+        else:
+            await self._lease.register()
+
+    async def _let_go(self) -> None:
+        """Give up the retired names that hold nothing any more."""
+        for name in self._lease.retired:
+            if not self._slots.has_any_of(name):
+                await self._lease.let_go(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,6 +21,12 @@ class Lease:
 
     It is trusted until (monotonic time before the request) + lease - margin: the margin is for stopping what runs
     before the database lets another worker have it.
+
+    A name belongs to one incarnation of the database, and claims in that one only. After a failover the worker enters
+    under a new name; the old one is retired: it claims nothing more, and is kept for the attempts that the new server
+    confirms, until they have ended.
+
+    `renew` is called from a thread of its own, everything else from the event loop's.
     """
 
     def __init__(self, store: Store, clock: Clock, settings: WorkerSettings, handlers: Sequence[str]) -> None:
@@ -27,23 +34,46 @@ class Lease:
         self._clock = clock
         self._settings = settings
         self._handlers = tuple(handlers)
-        self._margin = settings.lease / 6
+        self._lock = threading.Lock()
         self._trust_deadline = 0.0
+        self._incarnation: str | None = None
+        self._is_entered = False
+        self._retired: set[UUID] = set()
+        self.margin = settings.lease / 6
         self.worker: UUID = uuid4()
-        """The worker's name to the database; a new one after each lease that was lost."""
+        """The worker's name to the database; a new one after each lease that was lost, and after a failover."""
+        self.is_given_up = False
+        """A name of ours was taken for lost: what it held belongs to others."""
+        self.is_elsewhere = False
+        """Another incarnation of the database answers than the one that we entered in."""
 
     @property
     def is_trusted(self) -> bool:
         return time.monotonic() < self._trust_deadline
 
+    @property
+    def may_claim(self) -> bool:
+        """Whether what is claimed now would be ours: trusted, and entered in the incarnation that answers."""
+        return self._is_entered and not self.is_elsewhere and not self.is_given_up and self.is_trusted
+
+    @property
+    def names(self) -> list[UUID]:
+        """Every name that may hold something."""
+        return [*([self.worker] if self._is_entered else []), *self._retired]
+
+    @property
+    def retired(self) -> list[UUID]:
+        """Names of incarnations before this one that still hold something."""
+        return list(self._retired)
+
     async def register(self) -> None:
         """Enter under a new name."""
-        self.worker = uuid4()
+        name = uuid4()
         asked = time.monotonic()
         now = self._clock.now()
-        await self._store.register(
+        incarnation = await self._store.register(
             Worker(
-                id=self.worker,
+                id=name,
                 name=f"{socket.gethostname()}:{os.getpid()}",
                 state="active",
                 version=__version__,
@@ -56,24 +86,59 @@ class Lease:
                 lease_until=now + self._settings.lease,
             )
         )
-        self._trust_from(asked)
+        with self._lock:
+            trusted = self._until(asked)
+            self._trust_deadline = min(self._trust_deadline, trusted) if self._retired else trusted
+            self._incarnation = incarnation
+            self.worker = name
+            self._is_entered = True
+            self.is_given_up = self.is_elsewhere = False
 
-    async def renew(self, *, running: int, is_draining: bool) -> bool:
-        """Lengthen the lease; False where the worker was given up as lost."""
+    async def renew(self, store: Store, *, running: int, is_draining: bool) -> None:
+        """Lengthen the lease of every name, and find out whether we still have one and where."""
         asked = time.monotonic()
-        now = self._clock.now()
-        is_kept = await self._store.heartbeat(
-            self.worker, now, now + self._settings.lease, running=running, is_draining=is_draining
-        )
-        if is_kept:
-            self._trust_from(asked)
-        else:
-            self._trust_deadline = 0.0
-        return is_kept
+        names = self.names
+        is_given_up = False
+        incarnation = None
+        for name in names:
+            now = self._clock.now()
+            incarnation = await store.heartbeat(
+                name, now, now + self._settings.lease, running=running, is_draining=is_draining
+            )
+            is_given_up = is_given_up or incarnation is None
+        with self._lock:
+            if names != self.names:
+                return  # a name came or went meanwhile: what was asked says too little
+            if is_given_up:
+                self._trust_deadline = 0.0
+                self.is_given_up = True
+            elif names:
+                self._trust_deadline = self._until(asked)
+                if self._is_entered:
+                    self.is_elsewhere = incarnation != self._incarnation
+
+    def retire(self) -> None:
+        """Claim no more under this name; it is kept for what it holds."""
+        with self._lock:
+            if self._is_entered:
+                self._retired.add(self.worker)
+                self._is_entered = False
+
+    async def let_go(self, name: UUID) -> None:
+        """Give up a retired name that holds nothing any more."""
+        await self._store.leave(name, self._clock.now())
+        with self._lock:
+            self._retired.discard(name)
 
     async def leave(self) -> None:
-        self._trust_deadline = 0.0
-        await self._store.leave(self.worker, self._clock.now())
+        """Give every name back."""
+        names = self.names
+        with self._lock:
+            self._trust_deadline = 0.0
+            self._is_entered = False
+            self._retired.clear()
+        for name in names:
+            await self._store.leave(name, self._clock.now())
 
-    def _trust_from(self, asked: float) -> None:
-        self._trust_deadline = asked + (self._settings.lease - self._margin) / timedelta(seconds=1)
+    def _until(self, asked: float) -> float:
+        return asked + (self._settings.lease - self.margin) / timedelta(seconds=1)

@@ -3,8 +3,8 @@
 Its services, in the order of starting; they stop in reverse, for these reasons:
 
     completion   last to stop: every result that is known must be written
-    heartbeat    the lease must last as long as anything runs
-    watch, orders
+    heartbeat    the lease must last as long as anything runs; a thread of its own
+    lease, watch, orders
     attempts     stops by draining: hand back what is held, let the rest finish, then ask, then force
     claiming     first to stop: nothing new
 """
@@ -12,7 +12,8 @@ Its services, in the order of starting; they stop in reverse, for these reasons:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from cronwell import errors, telemetry
@@ -27,10 +28,25 @@ from cronwell.worker.catalog import Catalog
 from cronwell.worker.claiming import Claiming
 from cronwell.worker.completion import Completion
 from cronwell.worker.heartbeat import Heartbeat
+from cronwell.worker.keeper import Keeper, OpenStore, end_process
 from cronwell.worker.lease import Lease
 from cronwell.worker.slots import Slots
 
 FORCED_STOP = timedelta(seconds=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """What a worker needs of the process that it runs in."""
+
+    handlers: Sequence[str]
+    """The names of the handlers that there are."""
+    open_store: OpenStore
+    """Connects anew, for the thread that keeps the lease."""
+    end_process: Callable[[str], None] = end_process
+    """How that thread ends a process whose event loop is blocked; it is told why."""
+    on_failover: Callable[[Callable[[], None]], None] = lambda forget: None
+    """Takes what to call when another incarnation of the database answers."""
 
 
 async def worker_services(
@@ -40,10 +56,10 @@ async def worker_services(
     settings: WorkerSettings,
     runners: Mapping[str, TargetRunner],
     jobs: Jobs,
-    handlers: Sequence[str],
+    premises: Premises,
 ) -> list[Service]:
     """Enter the worker and return its services."""
-    claim_waker, order_waker = Waker(), Waker()
+    claim_waker, order_waker, lease_waker = Waker(), Waker(), Waker()
     departures = Departures(jobs)
     completion = Completion(store, settings)
     slots = Slots(
@@ -55,10 +71,22 @@ async def worker_services(
         on_free=claim_waker.wake,
         on_gone=departures.pause,
     )
-    lease = Lease(store, clock, settings, handlers)
+    lease = Lease(store, clock, settings, premises.handlers)
     await lease.register()
     heartbeat = Heartbeat(store, settings, lease, slots)
-    claiming = Claiming(store, clock, settings, lease, Catalog(store), slots)
+    keeper = Keeper(
+        premises.open_store,
+        settings,
+        lease,
+        slots,
+        heartbeat=heartbeat,
+        on_news=lease_waker.wake,
+        end_process=premises.end_process,
+    )
+    catalog = Catalog(store)
+    premises.on_failover(catalog.clear)
+    premises.on_failover(keeper.look_again)
+    claiming = Claiming(store, clock, settings, lease, catalog, slots)
     orders = orders_for(lease.worker)
 
     def hear(topic: str) -> None:
@@ -68,7 +96,8 @@ async def worker_services(
     failed = telemetry.service_failed
     return [
         completion,
-        Loop("heartbeat", heartbeat.beat, on_error=failed),
+        keeper,
+        Loop("lease", heartbeat.beat, on_error=failed, waker=lease_waker),
         Loop("lease watch", heartbeat.watch, on_error=failed),
         Loop("orders", heartbeat.obey, on_error=failed, waker=order_waker),
         Attempts(slots, heartbeat, lease, completion, departures, settings),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
+from uuid import UUID
 
 from cronwell import telemetry
 from cronwell.config import WorkerSettings
@@ -111,12 +112,17 @@ class Slots:
             if attempt.task is not None:
                 attempt.task.cancel()
 
-    def lose(self) -> int:
-        """The lease has ended: drop everything, record nothing."""
-        self._wheel.clear()
-        lost = list(self._attempts.values())
+    def has_any_of(self, worker: UUID) -> bool:
+        """Whether anything that was claimed under this name is still here."""
+        return any(attempt.claimed.worker == worker for attempt in self._attempts.values())
+
+    def lose(self, kept: Collection[AttemptKey] = ()) -> int:
+        """The lease has ended, but for what is kept: drop everything else, record nothing; how many they were."""
+        lost = [attempt for key, attempt in self._attempts.items() if key not in kept]
         for attempt in lost:
             attempt.is_lost = True
+            if attempt.timer is not None:
+                self._wheel.remove(attempt.timer)
             if attempt.signals is not None:
                 attempt.signals.cancelled.set()
             if attempt.task is not None:

@@ -62,6 +62,7 @@ def _ended(orphan: Orphan, now: datetime) -> Ended:
         tenant_id=orphan.tenant_id,
         key=orphan.key,
         fence=orphan.fence,
+        worker=orphan.worker,
         state=state,
         result=Result.WORKER_LOST,
         started_at=orphan.started_at,

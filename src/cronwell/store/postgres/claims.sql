@@ -1,6 +1,7 @@
 -- name: claim
 -- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live
--- worker. One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished.
+-- worker, in the incarnation of the database in which it entered: one that outlived it enters under another name first,
+-- so that no name ever has the same fence twice. One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished.
 -- Earlier ones are looked up in the day before the slot; `stale` holds the rest, which are few, so that a claim does
 -- not probe every day's partition for each candidate. It reaches to a day before $3, which no candidate's slot lies
 -- behind by more than the microseconds that keep triggers apart. Slots that somebody moved, and those that catch up, are
@@ -9,7 +10,12 @@
 -- still under way when it is claimed itself. `ahead` has the moved ones that began before their slot, found by their
 -- overrides, which are few.
 with alive as (
-    select id from workers where id = $4 and state = 'active' and lease_until > $6
+    select id
+    from workers
+    where id = $4
+        and state = 'active'
+        and lease_until > $6
+        and incarnation = (select incarnation())
 ),
 stale as materialized (
     select job_id, slot

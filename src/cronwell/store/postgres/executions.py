@@ -51,7 +51,7 @@ class ExecutionRows:
         self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
     ) -> list[Claimed]:
         rows = await self._database.fetch(_CLAIMS["claim"], pool, priority, ready_by, worker, limit, now)
-        return [claimed_of(row) for row in rows]
+        return [claimed_of(row, worker) for row in rows]
 
     async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int:
         return len(await self._database.fetch(_CLAIMS["skip_blocked"], list(pools), now))
@@ -70,6 +70,7 @@ class ExecutionRows:
                             e.key.kind,
                             e.key.slot,
                             e.fence,
+                            e.worker,
                             e.state,
                             e.result,
                             e.started_at,
@@ -82,7 +83,7 @@ class ExecutionRows:
                         )
                         for e in ended
                     ),
-                    14,
+                    15,
                 ),
             )
         states: list[State | None] = [None] * len(ended)
@@ -105,18 +106,21 @@ class ExecutionRows:
                         e.key.kind,
                         e.key.slot,
                         e.fence,
+                        e.worker,
                         e.started_at,
                         e.finished_at,
                     )
                     for e in ended
                 ),
-                7,
+                8,
             ),
         )
 
-    async def hand_back(self, claims: Sequence[Claim]) -> None:
+    async def hand_back(self, worker: UUID, claims: Sequence[Claim]) -> None:
         await self._database.execute(
-            _SQL["hand_back"], *columns(((t, k.job_id, k.kind, k.slot, fence) for t, k, fence in claims), 5)
+            _SQL["hand_back"],
+            *columns(((t, k.job_id, k.kind, k.slot, fence) for t, k, fence in claims), 5),
+            worker,
         )
 
     async def report(self, reports: Sequence[Report]) -> None:
@@ -124,10 +128,19 @@ class ExecutionRows:
             _SQL["report"],
             *columns(
                 (
-                    (r.tenant_id, r.key.job_id, r.key.kind, r.key.slot, r.fence, r.started_at, r.progress)
+                    (
+                        r.tenant_id,
+                        r.key.job_id,
+                        r.key.kind,
+                        r.key.slot,
+                        r.fence,
+                        r.worker,
+                        r.started_at,
+                        r.progress,
+                    )
                     for r in reports
                 ),
-                7,
+                8,
             ),
         )
 

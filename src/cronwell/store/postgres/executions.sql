@@ -1,5 +1,6 @@
 -- name: complete
--- Record how attempts ended, where the fence is still the one that was claimed. What did not succeed leaves a row in
+-- Record how attempts ended, where the fence is still the one that was claimed, by the same worker: a server that was
+-- promoted without the last claims gives the same fences again. What did not succeed leaves a row in
 -- attempts. A retry is not taken up after a cancel, nor after a pause or delete that made this attempt the last.
 -- The state is compared as text, here and below, so that the planner cannot see that the index of running executions
 -- would do: a plan made while nothing ran went through all that runs for each result, and with 10,000 running a batch
@@ -7,11 +8,11 @@
 with results as (
     select *
     from unnest(
-        $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::execution_state[],
-        $7::attempt_result[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[],
-        $13::text[], $14::boolean[]
+        $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::uuid[],
+        $7::execution_state[], $8::attempt_result[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[],
+        $13::text[], $14::text[], $15::boolean[]
     ) with ordinality as r (
-        tenant_id, job_id, kind, slot, fence, state, result, started_at, finished_at, ready_at, error_kind, error,
+        tenant_id, job_id, kind, slot, fence, worker, state, result, started_at, finished_at, ready_at, error_kind, error,
         output, output_truncated, place
     )
 ),
@@ -31,6 +32,7 @@ failed as (
         and e.slot = r.slot
     where r.result <> 'succeeded'
         and e.fence = r.fence
+        and e.worker = r.worker
         and e.state::text = 'running'
     on conflict do nothing
 )
@@ -56,6 +58,7 @@ where e.tenant_id = r.tenant_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.fence = r.fence
+    and e.worker = r.worker
     and e.state::text = 'running'
 returning r.place, e.state
 
@@ -65,13 +68,15 @@ update executions as e
 set state = 'succeeded', started_at = r.started_at, finished_at = r.finished_at, error_kind = null, error = null,
     output = null, output_truncated = false
 from unnest(
-    $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::timestamptz[], $7::timestamptz[]
-) with ordinality as r (tenant_id, job_id, kind, slot, fence, started_at, finished_at, place)
+    $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::uuid[], $7::timestamptz[],
+    $8::timestamptz[]
+) with ordinality as r (tenant_id, job_id, kind, slot, fence, worker, started_at, finished_at, place)
 where e.tenant_id = r.tenant_id
     and e.job_id = r.job_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.fence = r.fence
+    and e.worker = r.worker
     and e.state::text = 'running'
 returning r.place, e.state
 
@@ -89,6 +94,7 @@ where e.tenant_id = r.tenant_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.fence = r.fence
+    and e.worker = $6
     and e.state::text = 'running'
     and e.started_at is null
     and e.cancel_requested_at is null
@@ -99,13 +105,14 @@ where e.tenant_id = r.tenant_id
 update executions as e
 set started_at = coalesce(e.started_at, r.started_at),
     progress = coalesce(r.progress::json, e.progress)
-from unnest($1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::timestamptz[], $7::text[])
-    as r (tenant_id, job_id, kind, slot, fence, started_at, progress)
+from unnest($1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::uuid[], $7::timestamptz[], $8::text[])
+    as r (tenant_id, job_id, kind, slot, fence, worker, started_at, progress)
 where e.tenant_id = r.tenant_id
     and e.job_id = r.job_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.fence = r.fence
+    and e.worker = r.worker
     and e.state::text = 'running'
 
 -- name: cancels

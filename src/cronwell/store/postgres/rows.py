@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -51,13 +52,14 @@ def cursor_of(row: Row) -> Cursor:
     return Cursor(*row)
 
 
-def claimed_of(row: Row) -> Claimed:
+def claimed_of(row: Row, worker: UUID) -> Claimed:
     return Claimed(
         tenant_id=row["tenant_id"],
         key=key_of(row),
         ready_at=row["ready_at"],
         attempt=row["attempt"],
         fence=row["fence"],
+        worker=worker,
         revision=row["revision"],
         priority=row["priority"],
         payload=row["payload"],

@@ -245,7 +245,8 @@ create table workers (
     running integer not null default 0,
     started_at timestamptz not null,
     heartbeat_at timestamptz not null,
-    lease_until timestamptz not null
+    lease_until timestamptz not null,
+    incarnation text
 ) with (fillfactor = 50);
 
 create index workers_lease on workers (lease_until) where state in ('active', 'draining');
@@ -295,6 +296,14 @@ create table shards (
     watermark timestamptz,
     marked_at timestamptz
 ) with (fillfactor = 20);
+
+-- The last sign of life of each process, by which it finds out what a server that was promoted lacks: commits survive in
+-- their order, so a pulse that is there proves all that was committed before it.
+create table pulses (
+    process uuid primary key,
+    number bigint not null,
+    beat_at timestamptz not null
+) with (fillfactor = 50);
 
 create table idempotency_keys (
     tenant_id integer not null,

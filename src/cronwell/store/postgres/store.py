@@ -19,6 +19,7 @@ from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.jobs import JobReads
 from cronwell.store.postgres.overrides import OverrideReads
+from cronwell.store.postgres.pulses import PulseRows
 from cronwell.store.postgres.reconcile import ReconcileReads
 from cronwell.store.postgres.shards import ShardRows
 from cronwell.store.postgres.transaction import PostgresTransaction
@@ -28,6 +29,7 @@ from cronwell.store.postgres.workers import WorkerRows
 _HERE = Path(__file__).parent
 _STAGING = load_statements(_HERE / "staging.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
+_PULSES = load_statements(_HERE / "pulses.sql")
 _WORKERS = load_statements(_HERE / "workers.sql")
 
 # Shorter than PostgreSQL's deadlock_timeout, and than the second by which nothing may be late.
@@ -41,6 +43,7 @@ class PostgresStore(
     CalendarRows,
     ForecastReads,
     OverrideReads,
+    PulseRows,
     ReconcileReads,
     ShardRows,
     TzdataReads,
@@ -102,6 +105,11 @@ class PostgresStore(
     async def forget(self, *, keys_before: datetime, workers_before: datetime) -> None:
         await self._database.execute(_IDEMPOTENCY["forget"], keys_before)
         await self._database.execute(_WORKERS["forget_workers"], workers_before)
+        await self._database.execute(_PULSES["forget_pulses"], workers_before)
+
+    def begin_anew(self) -> None:
+        """Forget what was read: another incarnation of the database answers, in which it may not be true."""
+        self._known_days.clear()
 
     async def ping(self) -> Any:
         return await self._database.fetchval("select 1")

@@ -19,8 +19,8 @@ class WorkerRows:
 
     _database: Database
 
-    async def register(self, worker: Worker) -> None:
-        await self._database.execute(
+    async def register(self, worker: Worker) -> str:
+        incarnation: str = await self._database.fetchval(
             _SQL["register"],
             worker.id,
             worker.name,
@@ -31,14 +31,15 @@ class WorkerRows:
             worker.started_at,
             worker.lease_until,
         )
+        return incarnation
 
     async def heartbeat(
         self, worker: UUID, now: datetime, lease_until: datetime, *, running: int, is_draining: bool
-    ) -> bool:
-        state = await self._database.fetchval(
+    ) -> str | None:
+        incarnation: str | None = await self._database.fetchval(
             _SQL["heartbeat"], worker, now, lease_until, running, is_draining
         )
-        return state is not None
+        return incarnation
 
     async def leave(self, worker: UUID, now: datetime) -> None:
         await self._database.execute(_SQL["leave"], worker, now)

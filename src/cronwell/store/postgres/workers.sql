@@ -1,12 +1,14 @@
 -- name: register
--- Enter a worker with a lease.
+-- Enter a worker with a lease, and tell in which incarnation.
 insert into workers (
-    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until
+    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until, incarnation
 )
-values ($1, $2, 'active', $3, $4, $5, $6, $7, $7, $8)
+values ($1, $2, 'active', $3, $4, $5, $6, $7, $7, $8, incarnation())
+returning incarnation
 
 -- name: heartbeat
--- Lengthen a worker's lease. Nothing comes back for a worker that was given up as lost: it has no lease to lengthen.
+-- Lengthen a worker's lease, and tell in which incarnation. Nothing comes back for a worker that was given up as lost: it
+-- has no lease to lengthen.
 update workers
 set heartbeat_at = $2,
     lease_until = $3,
@@ -14,7 +16,7 @@ set heartbeat_at = $2,
     state = case when $5 then 'draining'::worker_state else state end
 where id = $1
     and state in ('active', 'draining')
-returning state
+returning incarnation() as incarnation
 
 -- name: leave
 -- A worker that stops in order gives its lease back.

@@ -50,3 +50,14 @@ create table shards (
 
 insert into shards (shard)
 select generate_series(0, 63);
+
+-- In which incarnation a worker entered: only in that one may it claim. A worker of the release before has none.
+alter table workers add column incarnation text;
+
+-- The last sign of life of each process, by which it finds out what a server that was promoted lacks: commits survive in
+-- their order, so a pulse that is there proves all that was committed before it.
+create table pulses (
+    process uuid primary key,
+    number bigint not null,
+    beat_at timestamptz not null
+) with (fillfactor = 50);
