@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,6 +10,7 @@ from uuid import UUID, uuid4
 from cronwell import __version__
 from cronwell.config import WorkerSettings
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.node import this_process
 from cronwell.store.port import Store, Worker
 
 
@@ -44,7 +43,7 @@ class Lease:
         await self._store.register(
             Worker(
                 id=self.worker,
-                name=f"{socket.gethostname()}:{os.getpid()}",
+                name=this_process().name,
                 state="active",
                 version=__version__,
                 pools=self._settings.pools,
@@ -54,6 +53,7 @@ class Lease:
                 started_at=now,
                 heartbeat_at=now,
                 lease_until=now + self._settings.lease,
+                node=this_process().id,
             )
         )
         self._trust_from(asked)

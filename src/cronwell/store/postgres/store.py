@@ -18,6 +18,7 @@ from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.jobs import JobReads
+from cronwell.store.postgres.nodes import NodeRows
 from cronwell.store.postgres.overrides import OverrideReads
 from cronwell.store.postgres.reconcile import ReconcileReads
 from cronwell.store.postgres.shards import ShardRows
@@ -40,6 +41,7 @@ class PostgresStore(
     BackfillReads,
     CalendarRows,
     ForecastReads,
+    NodeRows,
     OverrideReads,
     ReconcileReads,
     ShardRows,

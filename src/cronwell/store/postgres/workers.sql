@@ -1,9 +1,9 @@
 -- name: register
 -- Enter a worker with a lease.
 insert into workers (
-    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until
+    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until, node
 )
-values ($1, $2, 'active', $3, $4, $5, $6, $7, $7, $8)
+values ($1, $2, 'active', $3, $4, $5, $6, $7, $7, $8, $9)
 
 -- name: heartbeat
 -- Lengthen a worker's lease. Nothing comes back for a worker that was given up as lost: it has no lease to lengthen.
