@@ -154,6 +154,15 @@ def stopping(reason: str) -> None:
     _log.info("stopping", reason=reason)
 
 
+def drain_requested(node: str) -> None:
+    """Somebody asked this process to drain."""
+    _log.info("stopping: somebody asked this process to drain", node=node)
+
+
+def child_drained(role: str) -> None:
+    _log.warning("a process was drained and is not started again", child=role)
+
+
 def stopped(role: str) -> None:
     _log.info(f"{role} has stopped")
 
@@ -338,6 +347,10 @@ def job_changed(change: str, *, job: str, name: str, **facts: object) -> None:
 def calendar_changed(name: str, *, revision: int) -> None:
     """A calendar was written; revision 0: it was deleted."""
     _log.info("calendar changed", calendar=name, revision=revision)
+
+
+def node_changed(change: str, *, node: str, name: str) -> None:
+    _log.info(f"process {change}", node=node, name=name)
 
 
 def execution_changed(change: str, *, execution: str, **facts: object) -> None:

@@ -76,6 +76,16 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
         refusals.append(code)
         stop.set()
 
+    drained: set[str] = set()
+
+    def not_again(role: str) -> None:
+        say(f"The {role} was drained and is not started again; a new `up` starts it.")
+        telemetry.child_drained(role)
+        drained.add(role)
+        if drained.issuperset(ROLES):
+            say("Everything is drained.")
+            stop.set()
+
     children = [
         Child(
             role,
@@ -84,6 +94,7 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
             on_death=telemetry.child_died,
             stop_deadline=drain,
             on_refusal=refused,
+            on_drained=not_again,
         )
         for role in ROLES
     ]

@@ -19,6 +19,7 @@ from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
+from cronwell.control.cluster import Cluster
 from cronwell.control.continuity import Continuity
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -26,6 +27,7 @@ from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
+from cronwell.control.presence import Presence
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.etcd import EtcdCoordination
@@ -34,9 +36,10 @@ from cronwell.coordination.port import Coordination
 from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
+from cronwell.runtime.node import this_process
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import Service, run_loop, run_services
-from cronwell.runtime.supervisor import watch_lifeline
+from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
@@ -81,8 +84,9 @@ class Base:
     jobs: Jobs
     continuity: Continuity
 
-    def services(self) -> list[Service]:
+    def services(self, role: str, on_drain: Callable[[], None]) -> list[Service]:
         return [
+            Presence(self.store, self.clock, role, this_process(), on_drain),
             self.continuity.service(lambda: self.clock.measure(self.database)),
             self.clock.keep_measured(self.database, on_error=telemetry.service_failed),
         ]
@@ -174,11 +178,16 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
     telemetry.configure(settings.log, role=role)
 
     async def go() -> int:
-        stop = asyncio.Event()
+        stop, drained = asyncio.Event(), asyncio.Event()
+
+        def drain() -> None:
+            drained.set()
+            stop.set()
+
         watch_lifeline(stop)
         _calm_collector()
         async with _base(settings, role, is_hot=is_hot) as base, contextlib.AsyncExitStack() as stack:
-            services = base.services()
+            services = base.services(role, drain)
             # Bound before the role is built: a worker that cannot listen must not have entered itself.
             watched = _ops(base, services) if role != "api" and settings.ops_port else []
             services += await build(base, stack)
@@ -186,7 +195,7 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
             telemetry.started(role)
             await run_services(services, stop=stop, on_stop=telemetry.stopping)
         telemetry.stopped(role)
-        return 0
+        return drained_code() if drained.is_set() else 0
 
     code: int = _main(go())
     return code
@@ -222,6 +231,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
             tzdata=Tzdata(base.store, base.clock, base.settings.scheduler, base.jobs),
             overrides=_overrides(base),
             backfills=Backfills(base.store, base.clock, base.settings, base.jobs),
+            cluster=Cluster(base.store, base.clock, base.settings),
             store=base.store,
             clock=base.clock,
             settings=base.settings,
@@ -253,7 +263,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
     coordination = _coordination(base)
     stack.push_async_callback(coordination.close)
     names = [chore.name for chore in chores]
-    duties = Duties(coordination, base.store, base.clock, settings.scheduler, names)
+    duties = Duties(coordination, base.store, base.clock, settings.scheduler, names, this_process().id)
     base.continuity.on_failover(duties.begin_anew)
     staging = Staging(base.store, base.clock, settings.scheduler, duties)
     watermark = Watermark(base.store, base.clock, settings.scheduler, duties)

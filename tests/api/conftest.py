@@ -35,6 +35,8 @@ EMPTY = "; ".join(
         "skips",
         "backfills",
         "workers",
+        "nodes",
+        "findings",
         "idempotency_keys",
     )
 )

@@ -22,6 +22,7 @@ from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
+from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
@@ -194,6 +195,7 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
         tzdata=Tzdata(store, clock, settings.scheduler, jobs),
         overrides=Overrides(store, bus, clock, settings, jobs),
         backfills=Backfills(store, clock, settings, jobs),
+        cluster=Cluster(store, clock, settings),
         store=store,
         clock=clock,
         settings=settings,

@@ -42,7 +42,7 @@ GET /v1/reconcile                    GET /v1/tzdata/impact                POST /
 POST /v1/tzdata/hold
 POST /v1/jobs/{id}/backfills         GET /v1/jobs/{id}/backfills          GET /v1/backfills
 GET /v1/backfills/{id}               POST /v1/backfills/{id}/pause        POST /v1/backfills/{id}/resume
-POST /v1/backfills/{id}/cancel
+POST /v1/backfills/{id}/cancel       POST /v1/cluster/nodes/{id}/drain
 """
 
 # More than the suite needs; a deeper search by hand: EXAMPLES=200 pytest tests/api/test_openapi.py

@@ -105,7 +105,9 @@ async def test_two_schedulers_and_three_workers_do_ten_thousand_executions_once_
     assert left == 0
     for process in started.processes:
         assert process.stop() == 0, process.output
-    held = await house.database.fetchval("select (select count(*) from duties) + (select count(*) from members)")
+    held = await house.database.fetchval(
+        "select (select count(*) from duties) + (select count(*) from members)"
+    )
     workers = await house.store.list_workers(house.clock.now() - timedelta(hours=1))
     assert held == 0
     assert {worker.state for worker in workers} == {"stopped"}

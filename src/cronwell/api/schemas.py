@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cronwell.api.problems import Problem
 from cronwell.control.views import Moment, View
-from cronwell.control.workers import WorkerView
 
 _TIME = {"format": "date-time"}
 
@@ -162,25 +161,6 @@ class BatchResult(View):
     name: str | None = None
     next_fire_at: Moment | None = None
     problem: Problem | None = None
-
-
-class PoolView(View):
-    name: str
-    workers: int
-    """Living workers that serve it."""
-    depth: int
-    """Executions that are due and wait."""
-    oldest_due_at: Moment | None
-    """Since when the oldest of them waits."""
-
-
-class ClusterView(View):
-    version: str
-    """Of the process that answers."""
-    now: Moment
-    """The time by which due-ness is judged: the database's."""
-    workers: list[WorkerView]
-    pools: list[PoolView]
 
 
 class Health(View):

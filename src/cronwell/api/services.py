@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from cronwell.config import Settings
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
+from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
@@ -40,6 +41,7 @@ class Services:
     tzdata: Tzdata
     overrides: Overrides
     backfills: Backfills
+    cluster: Cluster
     store: Store
     clock: Clock
     settings: Settings

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from cronwell import __version__
 from cronwell.cli import backfills, bench, calendars, dead_letters, executions, jobs, roles, settings, tzdata
-from cronwell.cli.cluster import cluster
+from cronwell.cli.cluster import cluster, drain
 from cronwell.cli.explain import explain
 from cronwell.cli.failures import MEANINGS, ExitCode, Failure
 from cronwell.cli.forecast import forecast
@@ -127,6 +127,7 @@ app.command()(forecast)
 app.command()(reconcile)
 app.add_typer(tzdata.app, name="tzdata")
 app.command()(cluster)
+app.command()(drain)
 app.add_typer(bench.app, name="bench")
 
 

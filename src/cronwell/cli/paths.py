@@ -35,6 +35,10 @@ def backfill_path(backfill_id: str) -> str:
     return f"/v1/backfills/{_quoted(backfill_id)}"
 
 
+def node_path(node: str) -> str:
+    return f"/v1/cluster/nodes/{_quoted(node)}"
+
+
 def _quoted(text: str) -> str:
     # An argument that is not UTF-8 reaches us with its bytes escaped; the server may judge them.
     return quote(text, safe=":", errors="surrogateescape")

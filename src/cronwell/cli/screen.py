@@ -38,6 +38,9 @@ STYLES = {
     "skipped": "dim",
     "finished": "dim",
     "deleted": "dim",
+    "owned": "green",
+    "unowned": "bold red",
+    "stopped": "dim",
 }
 
 

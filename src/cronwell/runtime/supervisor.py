@@ -26,12 +26,18 @@ SOUND = 30.0
 
 # The exit code of a child that cannot work with its settings: starting it again would change nothing.
 REFUSED = 2
+# The exit code of a child that somebody asked to drain: it was not meant to come back. To everybody but its parent a
+# drained process ends with 0.
+DRAINED = 3
 
 DeathReport = Callable[[str, int, float], None]
 
 
 class Child(Service):
-    """One child process that is kept running. With `on_refusal`, one that refuses its settings at its start is not."""
+    """One child process that is kept running.
+
+    With `on_refusal`, one that refuses its settings at its start is not; with `on_drained`, one that was drained is not.
+    """
 
     def __init__(
         self,
@@ -42,9 +48,11 @@ class Child(Service):
         on_death: DeathReport,
         stop_deadline: timedelta,
         on_refusal: Callable[[str, int], None] | None = None,
+        on_drained: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(name, stop_deadline=stop_deadline)
         self._on_refusal = on_refusal
+        self._on_drained = on_drained
         self._command = list(command)
         self._environ = dict(environ)
         self._on_death = on_death
@@ -61,6 +69,9 @@ class Child(Service):
             started = time.monotonic()
             code = await self._run_once()
             if self._stopping.is_set():
+                return
+            if code == DRAINED and self._on_drained is not None:
+                self._on_drained(self.name)
                 return
             is_sound = time.monotonic() - started > SOUND
             if code == REFUSED and not is_sound and self._on_refusal is not None:
@@ -109,6 +120,11 @@ class Child(Service):
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
+
+
+def drained_code() -> int:
+    """With which code a process ends that was drained."""
+    return DRAINED if LIFELINE in os.environ else 0
 
 
 def watch_lifeline(stop: asyncio.Event) -> None:

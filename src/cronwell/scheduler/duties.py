@@ -45,6 +45,7 @@ class Duties:
         clock: Clock,
         settings: SchedulerSettings,
         chores: Iterable[str] = (),
+        member: UUID | None = None,
     ) -> None:
         self._coordination = coordination
         self._store = store
@@ -59,7 +60,7 @@ class Duties:
         self._epochs: dict[int, int] = {}
         self._trust_deadline = 0.0
         self._over_since: dict[tuple[int, UUID], float] = {}
-        self.member: UUID = uuid4()
+        self.member: UUID = uuid4() if member is None else member
         self.is_behind = False
         """Set by who stages: it does not keep up with what is due."""
         self.waker = Waker()
@@ -140,7 +141,9 @@ class Duties:
             shard for shard in range(SHARDS) if shard_duty(shard) in self._held and shard not in self._epochs
         ]
         if gained:
-            self._epochs |= await self._store.enter_shards(self.member, gained, self._clock.now())
+            entered = await self._store.enter_shards(self.member, gained, self._clock.now())
+            # Others may have dropped some meanwhile.
+            self._epochs = {**self._epochs, **entered}
             self.on_gain.wake()
 
     def _forget_lost(self) -> None:

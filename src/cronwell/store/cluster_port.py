@@ -1,4 +1,4 @@
-"""The part of the store that knows the cluster: the fence and the watermark of each shard."""
+"""The part of the store that knows the cluster: its processes, the fence and watermark of each shard, what is amiss."""
 
 from __future__ import annotations
 
@@ -32,6 +32,34 @@ class Pulse:
     number: int | None
     """The last one that was there before; None: there was none."""
     beat_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A process as it tells of itself."""
+
+    id: UUID
+    role: str
+    name: str
+    """Its host and process number, which another process may have had before."""
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    stopped_at: datetime | None = None
+    """When it ended in order."""
+    drain_requested_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How often the scanner found one kind of thing that should not be, in its last whole walk."""
+
+    kind: str
+    found: int
+    mended: int
+    examples: tuple[str, ...]
+    """Some of those that were found: ids of jobs, or names of pools."""
+    walked_at: datetime
 
 
 class ClusterChanges(Protocol):
@@ -73,3 +101,32 @@ class ClusterStore(Protocol):
     async def list_shards(self) -> list[Shard]:
         """Every shard, in order."""
         ...
+
+    # processes
+    async def see_node(self, node: Node) -> datetime | None:
+        """Enter a process, or note that it lives; since when it is asked to drain comes back."""
+        ...
+
+    async def stop_node(self, node: UUID, now: datetime) -> None:
+        """Note that a process has ended in order."""
+        ...
+
+    async def ask_to_drain(self, node: UUID, now: datetime) -> datetime | None:
+        """Ask a process to drain: since when it is asked; None where there is no such process or it has ended."""
+        ...
+
+    async def list_nodes(self, seen_since: datetime) -> list[Node]:
+        """Processes that were seen since a time; those that ended in order come last."""
+        ...
+
+    async def forget_nodes(self, before: datetime) -> None: ...
+    async def incarnation(self) -> str:
+        """Which server answers, and which life of it: its identifier and its timeline."""
+        ...
+
+    # what is amiss
+    async def put_findings(self, findings: Iterable[Finding]) -> None:
+        """Keep what a whole walk found, in place of what was kept of the same kinds."""
+        ...
+
+    async def list_findings(self) -> list[Finding]: ...

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
-from cronwell.store.cluster_port import ClusterChanges, ClusterStore, Pulse, Shard
+from cronwell.store.cluster_port import ClusterChanges, ClusterStore, Finding, Node, Pulse, Shard
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -64,6 +64,7 @@ __all__ = [
     "Ended",
     "Execution",
     "ExecutionFilter",
+    "Finding",
     "Herd",
     "Job",
     "JobFilter",
@@ -71,6 +72,7 @@ __all__ = [
     "Move",
     "NewExecution",
     "NewJob",
+    "Node",
     "Orphan",
     "Override",
     "Pulse",

@@ -276,6 +276,8 @@ class Worker:
     started_at: datetime
     heartbeat_at: datetime
     lease_until: datetime
+    node: UUID | None = None
+    """The process that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -13,6 +11,7 @@ from uuid import UUID, uuid4
 from cronwell import __version__
 from cronwell.config import WorkerSettings
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.node import this_process
 from cronwell.store.port import Store, Worker
 
 
@@ -74,7 +73,7 @@ class Lease:
         incarnation = await self._store.register(
             Worker(
                 id=name,
-                name=f"{socket.gethostname()}:{os.getpid()}",
+                name=this_process().name,
                 state="active",
                 version=__version__,
                 pools=self._settings.pools,
@@ -84,6 +83,7 @@ class Lease:
                 started_at=now,
                 heartbeat_at=now,
                 lease_until=now + self._settings.lease,
+                node=this_process().id,
             )
         )
         with self._lock:

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from cronwell import __version__
-from cronwell.api import openapi, parameters, schemas
+from cronwell.api import openapi, parameters
 from cronwell.api.answers import json_answer
 from cronwell.api.services import Given
-from cronwell.control.workers import worker_view
+from cronwell.control.cluster import ClusterView, NodeView
 
 router = APIRouter(tags=["cluster"], dependencies=parameters.STRICT, default_response_class=Response)
 
+NodeReference = Annotated[
+    str,
+    Path(
+        alias="id",
+        max_length=300,
+        description="A process's id, the beginning of one that no other has, or its name, `host:pid`.",
+        examples=["web-1:4711"],
+    ),
+]
 
-@router.get("/v1/cluster", responses=openapi.answers({200: schemas.ClusterView}, 400))
+
+@router.get("/v1/cluster", responses=openapi.answers({200: ClusterView}, 400))
 async def get_cluster(services: Given) -> Response:
-    """Show the workers, and what waits in each pool."""
-    now = services.clock.now()
-    workers = await services.store.list_workers(now)
-    serving = Counter(pool for worker in workers if worker.state == "active" for pool in worker.pools)
-    waiting = {each.pool: each for each in await services.store.backlog(now)}
-    pools = [
-        schemas.PoolView(
-            name=pool,
-            workers=serving[pool],
-            depth=waiting[pool].depth if pool in waiting else 0,
-            oldest_due_at=waiting[pool].oldest if pool in waiting else None,
-        )
-        for pool in sorted(serving.keys() | waiting.keys())
-    ]
-    view = schemas.ClusterView(
-        version=__version__, now=now, workers=[worker_view(each) for each in workers], pools=pools
-    )
-    return json_answer(view)
+    """Show the processes, the shards with their owners and watermarks, the workers, and what waits in each pool."""
+    return json_answer(await services.cluster.show())
+
+
+@router.post(
+    "/v1/cluster/nodes/{id:segment}/drain", responses=openapi.answers({202: NodeView}, 400, 404, 409)
+)
+async def drain_node(services: Given, reference: NodeReference) -> Response:
+    """Ask a process to drain: within seconds it stops as by SIGTERM, hands back what it has not started, and ends.
+
+    Asking again changes nothing. A process that `cronwell up` started is not started again.
+    """
+    return json_answer(await services.cluster.drain(reference), 202)

@@ -12,6 +12,7 @@ from cronwell.store.port import Store
 
 DAYS_AHEAD = 3
 WORKERS_REMEMBERED = timedelta(days=1)
+NODES_REMEMBERED = timedelta(days=1)
 
 
 class Retention:
@@ -46,4 +47,5 @@ class Retention:
         await self._store.forget(
             keys_before=now - self._settings.idempotency, workers_before=now - WORKERS_REMEMBERED
         )
+        await self._store.forget_nodes(now - NODES_REMEMBERED)
         return dropped

@@ -140,6 +140,7 @@ def worker_of(row: Row) -> Worker:
         started_at=row["started_at"],
         heartbeat_at=row["heartbeat_at"],
         lease_until=row["lease_until"],
+        node=row["node"],
     )
 
 

@@ -246,7 +246,8 @@ create table workers (
     started_at timestamptz not null,
     heartbeat_at timestamptz not null,
     lease_until timestamptz not null,
-    incarnation text
+    incarnation text,
+    node uuid
 ) with (fillfactor = 50);
 
 create index workers_lease on workers (lease_until) where state in ('active', 'draining');
@@ -304,6 +305,15 @@ create table pulses (
     number bigint not null,
     beat_at timestamptz not null
 ) with (fillfactor = 50);
+
+-- What the scanner found in its last whole walk over the jobs, one row for each kind of thing that should not be.
+create table findings (
+    kind text collate "C" primary key,
+    found integer not null,
+    mended integer not null,
+    examples text[] not null,
+    walked_at timestamptz not null
+);
 
 create table idempotency_keys (
     tenant_id integer not null,

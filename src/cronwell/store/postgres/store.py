@@ -18,6 +18,7 @@ from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.jobs import JobReads
+from cronwell.store.postgres.nodes import NodeRows
 from cronwell.store.postgres.overrides import OverrideReads
 from cronwell.store.postgres.pulses import PulseRows
 from cronwell.store.postgres.reconcile import ReconcileReads
@@ -42,6 +43,7 @@ class PostgresStore(
     BackfillReads,
     CalendarRows,
     ForecastReads,
+    NodeRows,
     OverrideReads,
     PulseRows,
     ReconcileReads,

@@ -30,6 +30,7 @@ class WorkerRows:
             worker.concurrency,
             worker.started_at,
             worker.lease_until,
+            worker.node,
         )
         return incarnation
 

@@ -1,9 +1,9 @@
 -- name: register
 -- Enter a worker with a lease, and tell in which incarnation.
 insert into workers (
-    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until, incarnation
+    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until, node, incarnation
 )
-values ($1, $2, 'active', $3, $4, $5, $6, $7, $7, $8, incarnation())
+values ($1, $2, 'active', $3, $4, $5, $6, $7, $7, $8, $9, incarnation())
 returning incarnation
 
 -- name: heartbeat

@@ -61,3 +61,15 @@ create table pulses (
     number bigint not null,
     beat_at timestamptz not null
 ) with (fillfactor = 50);
+
+-- Which process a worker belongs to: it takes a new id after each lease that it lost.
+alter table workers add column node uuid;
+
+-- What the scanner found in its last whole walk over the jobs, one row for each kind of thing that should not be.
+create table findings (
+    kind text collate "C" primary key,
+    found integer not null,
+    mended integer not null,
+    examples text[] not null,
+    walked_at timestamptz not null
+);
