@@ -266,6 +266,7 @@ OF_ALL = {
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
     *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),
+    "waits_over",
     *("overrides_waiting", "forget_overrides"),
     "open_backfills",
 }

@@ -126,7 +126,7 @@ HOT = [
     ),
     Guard(
         "move_cursors",
-        [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS, _NONE, [False] * _COUNT, "2026b"],
+        [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS, _NONE, [False] * _COUNT, _NONE, "2026b"],
         {"cursors": (CURSOR,)},
     ),
     Guard("lock_awaiting", [NOON, 1000], {"c": (way("cursors_awaiting"),), "awaited": (KEY,)}),
@@ -344,6 +344,7 @@ COLD = [
         [1, _KEYS[1]],
         {"e": (way("executions_pkey", "job_id", "kind", "tenant_id"),)},
     ),
+    Guard("waits_over", [NOON, 1000], {"cursors": (way("cursors_waiting", "held_until"),)}),
     Guard("all_plans", [1, 20_001], {"cursors": (way("cursors_pkey", "tenant_id"),)}),
 ]
 

@@ -31,17 +31,5 @@ async def replan(
     runs_left = await unstage(transaction, job, now=now, settings=settings)
     cursor = Cursor(job.tenant_id, job.id, job.revision, now, changed.canonical(), runs_left)
     move = await begin(transaction, cursor, now=now, settings=settings)
-    if move is None:
-        # A calendar that leaves nothing may be a slip, and is changed back: the job waits for that and does not end.
-        await transaction.put_cursor(cursor, None, is_held=_would_go_on(changed.schedule, now))
-    else:
-        await transaction.record([move], now)
-        await put_moved(transaction, move)
+    await put_moved(transaction, move, now)
     return move
-
-
-def _would_go_on(schedule: Schedule, now: datetime) -> bool:
-    """Whether only its calendars keep a schedule from having a further slot."""
-    if schedule.filter is None:
-        return False
-    return dataclasses.replace(schedule, filter=None).next_after(now) is not None

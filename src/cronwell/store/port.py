@@ -112,8 +112,17 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
         until: datetime | None = None,
     ) -> None: ...
     async def put_cursor(
-        self, cursor: Cursor, next_slot: datetime | None, *, is_held: bool = False, awaits: bool = False
-    ) -> None: ...
+        self,
+        cursor: Cursor,
+        next_slot: datetime | None,
+        *,
+        is_held: bool = False,
+        awaits: bool = False,
+        held_until: datetime | None = None,
+    ) -> None:
+        """Set where a job stands. A held one is not finished; one held until a time is looked at again then."""
+        ...
+
     async def drop_cursor(self, tenant_id: int, job_id: UUID) -> None: ...
 
     # staged and unfinished executions of a job
