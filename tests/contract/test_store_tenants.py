@@ -200,6 +200,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     ),
     "lock_job": (lambda t, e: t.lock_job(OTHER, e.job.id), None),
     "keep_revision": (lambda t, e: t.keep_revision(OTHER, e.job.id, NOON), None),
+    "keep_plan": (lambda t, e: t.keep_plan(OTHER, e.job.id, NOON), None),
     "update_job": (
         lambda t, e: t.update_job(dataclasses.replace(e.as_other, name="x"), "paused", NOON),
         None,

@@ -243,6 +243,7 @@ COLD = [
     Guard("find_job", [1, "job-0000007"], {"jobs": (way("jobs_name", "tenant_id", "name"),)}),
     Guard("lock_job", [1, job_id(7)], {"j": (JOB,), "cursors": (CURSOR,)}),
     Guard("keep_revision", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
+    Guard("begin_plan", [1, job_id(7), NOON], {"jobs": (JOB,)}),
     Guard(
         "list_jobs",
         [1, NOON, None, None, None, None, None, None, None, 100],

@@ -149,7 +149,7 @@ order by j.name, j.id
 limit $9
 
 -- name: keep_revision
--- Keep what a job was, before it changes.
+-- Keep what a job was and by which plan it went, before that changes.
 insert into job_revisions (tenant_id, job_id, revision, spec, plan, valid_from, valid_to)
 select j.tenant_id, j.id, j.revision, j.spec, coalesce(c.plan, ''), coalesce(j.defined_at, j.updated_at), $3
 from jobs as j
@@ -159,6 +159,13 @@ left join cursors as c
 where j.tenant_id = $1
     and j.id = $2
 on conflict do nothing
+
+-- name: begin_plan
+-- A job goes by another plan from now on; its definition is the same.
+update jobs
+set defined_at = $3
+where tenant_id = $1
+    and id = $2
 
 -- name: update_job
 -- Give a job a new definition.
@@ -281,7 +288,8 @@ join jobs
 
 -- name: definitions_at
 -- What workers need to know of jobs as they were at a revision that an edit has replaced since.
-select jobs.tenant_id, jobs.id, jobs.name, r.revision, jobs.state, r.spec
+select distinct on (r.tenant_id, r.job_id, r.revision)
+    jobs.tenant_id, jobs.id, jobs.name, r.revision, jobs.state, r.spec
 from unnest($1::integer[], $2::uuid[], $3::integer[]) as wanted (tenant_id, id, revision)
 join job_revisions as r
     on r.tenant_id = wanted.tenant_id

@@ -49,7 +49,8 @@ create index jobs_deleted on jobs (tenant_id, name, id) where state = 'deleted';
 create index jobs_tags on jobs using gin (tags jsonb_path_ops);
 create index jobs_pause_ends on jobs (paused_until) where state = 'paused' and paused_until is not null;
 
--- What a job was before its latest change.
+-- What a job was before its latest change. A definition has as many rows as it has had plans: a changed calendar gives it
+-- another one.
 create table job_revisions (
     tenant_id integer not null,
     job_id uuid not null,
@@ -58,7 +59,7 @@ create table job_revisions (
     plan text not null,
     valid_from timestamptz not null,
     valid_to timestamptz not null,
-    primary key (tenant_id, job_id, revision)
+    primary key (tenant_id, job_id, revision, valid_from)
 );
 
 -- Where each scheduled job stands. Hot: the row is written anew for each staging, so it is kept narrow and has

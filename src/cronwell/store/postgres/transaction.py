@@ -67,6 +67,10 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, ShardC
     async def keep_revision(self, tenant_id: int, job_id: UUID, now: datetime) -> None:
         await self._connection.execute(_JOBS["keep_revision"], tenant_id, job_id, now)
 
+    async def keep_plan(self, tenant_id: int, job_id: UUID, now: datetime) -> None:
+        await self._connection.execute(_JOBS["keep_revision"], tenant_id, job_id, now)
+        await self._connection.execute(_JOBS["begin_plan"], tenant_id, job_id, now)
+
     async def update_job(self, job: NewJob, state: str, now: datetime) -> int:
         try:
             revision: int = await self._connection.fetchval(
