@@ -248,7 +248,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
     chores: list[Chore] = [
         Retention(base.store, base.clock, settings.retention),
         Rescue(base.store, base.clock),
-        Finishing(base.store, base.clock),
+        Finishing(base.store, base.clock, base.settings.scheduler),
         Resuming(base.store, base.clock, base.jobs),
         Following(base.store, base.clock, base.settings.scheduler),
         FollowingCalendars(

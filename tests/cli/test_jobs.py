@@ -190,6 +190,14 @@ def test_a_job_without_slots_says_so(run: Run, api: ScriptedApi) -> None:
     assert run("job", "upcoming", "hello").stderr == "it has no coming slots\n"
 
 
+def test_a_job_that_waits_for_a_calendar_says_so(run: Run, api: ScriptedApi) -> None:
+    why = "the calendar days leaves no slot; the job goes on when it changes"
+    api.on("GET", f"{JOB}/upcoming", {"timezone": "UTC", "items": [], "note": why})
+    assert run("job", "upcoming", "hello").stderr == f"it has no coming slots\n{why}\n"
+    api.on("GET", JOB, examples.job(warnings=[why], next_fire_at=None))
+    assert f"waits     {why}" in run("job", "show", "hello").stdout
+
+
 def test_history_lists_the_executions_of_one_job(run: Run, api: ScriptedApi) -> None:
     api.on(
         "GET", f"{JOB}/executions", examples.page(examples.execution(state="failed", error="boom\nat line 1"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from cronwell.model import calendars
+from cronwell.model.planning import Plan, PlannedSlot
+from cronwell.model.schedule import parse
 from cronwell.store.port import CalendarUse, Store
-from tests.contract.desk import MINUTE, NOON, Desk
+from tests.contract.desk import DAY, HOUR, MINUTE, NOON, Desk, cursor_of, move
 
 
 async def test_a_calendar_has_a_revision_for_each_change_and_none_for_the_same_again(store: Store) -> None:
@@ -45,3 +48,36 @@ async def test_a_calendar_that_a_job_follows_stays_and_its_change_names_the_job(
     assert await store.outdated_uses(10) == []
     assert await store.drop_calendar(1, "closed") is True
     assert await store.get_calendars(1, ["closed"]) == []
+
+
+def _plan_of_a_day() -> str:
+    """Midnight, on the day after noon only."""
+    days = {"days": calendars.parse({"dates": ["2026-05-06"]})}
+    raw = {"cron": "0 0 * * *", "only": "days"}
+    return Plan(parse(raw, timezone=None, window=None, now=NOON, calendars=days)).canonical()
+
+
+async def test_a_cursor_that_is_held_until_a_time_is_named_from_then_on_and_not_finished(
+    desk: Desk, store: Store
+) -> None:
+    made = await desk.job(next_slot=None, held_until=NOON)
+    put = await desk.job()
+    staged = await desk.job(plan=_plan_of_a_day())
+    midnight = NOON + HOUR * 12
+    async with store.transaction() as transaction:
+        await transaction.put_cursor(cursor_of(put), None, held_until=NOON + MINUTE)
+        await transaction.stage([move(staged, [PlannedSlot(midnight, midnight)], next_slot=None)], NOON)
+    assert await store.waits_over(NOON - MINUTE, 10) == []
+    assert await store.waits_over(NOON + MINUTE, 1) == [(1, made.id)]
+    assert await store.waits_over(NOON + MINUTE, 10) == [(1, made.id), (1, put.id)]
+    assert await store.waits_over(midnight + DAY, 10) == [(1, made.id), (1, put.id), (1, staged.id)]
+    assert await store.finish_ended(NOON + DAY, 10) == 0
+    found = await store.get_job(1, staged.id, NOON)
+    assert found is not None
+    assert found.held_until == midnight + DAY
+    async with store.transaction() as transaction:
+        await transaction.put_cursor(cursor_of(put), NOON)
+        locked = await transaction.lock_job(1, made.id)
+        assert locked is not None
+        assert locked.held_until == NOON
+    assert await store.waits_over(NOON + MINUTE, 10) == [(1, made.id)]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cronwell.model.planning import SkippedRange
 from cronwell.model.shards import SHARDS, shard_of
-from cronwell.store.port import CalendarUse, Cursor, Herd, Revision, Store
+from cronwell.store.port import Cursor, Herd, Revision, Store
 from tests.contract.desk import (
     DAY,
     HOUR,
@@ -121,17 +121,28 @@ class TestAccountable:
         assert (found[paused.id].paused_at, found[paused.id].is_over) == (NOON, False)
         assert (found[over.id].paused_at, found[over.id].is_over) == (None, True)
 
-    async def test_what_held_before_a_calendar_changed_is_not_told(self, desk: Desk, store: Store) -> None:
+    async def test_every_plan_of_a_definition_is_told_with_its_time(self, desk: Desk, store: Store) -> None:
         job = await desk.job(next_slot=NOON + HOUR)
-        await store.put_calendar(TENANT, "holidays", "{}", NOON, revision=None)
+        other = '{"schedule":{"cron":"5 * * * *","timezone":"UTC"}}'
         async with store.transaction() as transaction:
-            await transaction.note_uses(TENANT, [job.id], [CalendarUse("holidays", job.id, 1)])
+            await transaction.keep_plan(TENANT, job.id, NOON)
+            await transaction.put_cursor(cursor_of(job, plan=other), NOON + HOUR)
+            await transaction.keep_plan(TENANT, job.id, NOON + MINUTE)
         [found] = await store.accountable_jobs(
             TENANT, NOON - HOUR, NOON + HOUR, shard=None, after=None, limit=10
         )
-        assert found.revisions == (Revision(1, PLAN, NOON + MINUTE, None),)
+        wanted = [
+            Revision(1, PLAN, NOON - DAY, NOON),
+            Revision(1, other, NOON, NOON + MINUTE),
+            Revision(1, other, NOON + MINUTE, None),
+        ]
+        assert list(found.revisions) == wanted
+        assert await store.revisions_over(TENANT, job.id, NOON - HOUR, NOON + HOUR, 10) == wanted
+        assert await store.revision_at(TENANT, job.id, NOON - MINUTE) == wanted[0]
+        assert await store.revision_at(TENANT, job.id, NOON) == wanted[1]
         [standing] = await store.standings([(TENANT, job.id)], NOON, DAY)
-        assert standing.since == NOON
+        assert standing.since == NOON + MINUTE
+        assert len(await store.definitions_at([(TENANT, job.id, 1)])) == 1, "of a revision, not of a plan"
 
     async def test_what_a_finished_job_was_is_kept(self, desk: Desk, store: Store) -> None:
         job = await desk.job(next_slot=None)

@@ -200,6 +200,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     ),
     "lock_job": (lambda t, e: t.lock_job(OTHER, e.job.id), None),
     "keep_revision": (lambda t, e: t.keep_revision(OTHER, e.job.id, NOON), None),
+    "keep_plan": (lambda t, e: t.keep_plan(OTHER, e.job.id, NOON), None),
     "update_job": (
         lambda t, e: t.update_job(dataclasses.replace(e.as_other, name="x"), "paused", NOON),
         None,
@@ -266,6 +267,7 @@ OF_ALL = {
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
     *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),
+    "waits_over",
     *("overrides_waiting", "forget_overrides"),
     "open_backfills",
 }

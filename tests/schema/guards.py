@@ -130,7 +130,7 @@ HOT = [
     ),
     Guard(
         "move_cursors",
-        [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS, _NONE, [False] * _COUNT, "2026b"],
+        [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS, _NONE, [False] * _COUNT, _NONE, "2026b"],
         {"cursors": (CURSOR,)},
     ),
     Guard("lock_awaiting", [NOON, 1000], {"c": (way("cursors_awaiting"),), "awaited": (KEY,)}),
@@ -248,6 +248,7 @@ COLD = [
     Guard("find_job", [1, "job-0000007"], {"jobs": (way("jobs_name", "tenant_id", "name"),)}),
     Guard("lock_job", [1, job_id(7)], {"j": (JOB,), "cursors": (CURSOR,)}),
     Guard("keep_revision", [1, job_id(7), NOON], {"j": (JOB,), "c": (CURSOR,)}),
+    Guard("begin_plan", [1, job_id(7), NOON], {"jobs": (JOB,)}),
     Guard(
         "list_jobs",
         [1, NOON, None, None, None, None, None, None, None, 100],
@@ -349,6 +350,7 @@ COLD = [
         [1, _KEYS[1]],
         {"e": (way("executions_pkey", "job_id", "kind", "tenant_id"),)},
     ),
+    Guard("waits_over", [NOON, 1000], {"cursors": (way("cursors_waiting", "held_until"),)}),
     Guard("all_plans", [1, 20_001], {"cursors": (way("cursors_pkey", "tenant_id"),)}),
 ]
 

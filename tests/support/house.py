@@ -121,7 +121,7 @@ class House:
         return Rescue(self.store, self.clock)
 
     def finishing(self) -> Finishing:
-        return Finishing(self.store, self.clock)
+        return Finishing(self.store, self.clock, self.settings.scheduler)
 
     def following(self) -> Following:
         return Following(self.store, self.clock, self.settings.scheduler)

@@ -223,6 +223,8 @@ def upcoming(
         screen.table(SLOT_COLUMNS, [slot_row(screen, each) for each in found["items"]])
     else:
         screen.remark("it has no coming slots")
+    if found.get("note") and not as_json:
+        screen.remark(found["note"])
 
 
 @app.command()
@@ -262,6 +264,7 @@ def _described(screen: Screen, job: dict[str, Any]) -> list[tuple[str, object]]:
         ("schedule", lists.schedule_text(job)),
         ("window", job.get("window")),
         ("next", job.get("next_fire_at") and screen.moment(job["next_fire_at"])),
+        ("waits", "; ".join(job.get("warnings") or ())),
         ("target", lists.target_text(job.get("target"))),
         ("payload", None if job.get("payload") is None else compact(job["payload"])),
         (

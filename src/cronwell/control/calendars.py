@@ -66,8 +66,7 @@ class Known:
         """What to note of a job that has this schedule."""
         if schedule.filter is None:
             return []
-        names = {each.name for each in (*schedule.filter.exclude, *schedule.filter.only)}
-        return [CalendarUse(name, job_id, self.revisions.get(name, 0)) for name in sorted(names)]
+        return [CalendarUse(name, job_id, self.revisions.get(name, 0)) for name in schedule.filter.names]
 
 
 class Calendars:

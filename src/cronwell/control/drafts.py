@@ -36,7 +36,7 @@ def read_id(text: str) -> UUID | None:
         return None
 
 
-def new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | None) -> NewJob:
+def new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | None, now: datetime) -> NewJob:
     return NewJob(
         tenant_id=tenant_id,
         id=job_id,
@@ -49,6 +49,7 @@ def new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | N
         next_slot=None if move is None else move.next_slot,
         runs_left=None if move is None else move.runs_left,
         awaits=move is not None and move.awaits,
+        held_until=None if move is None else move.held_until(now),
     )
 
 
@@ -75,4 +76,5 @@ def as_stored(job: NewJob, move: Move | None, now: datetime) -> Job:
         staged_at=min(ahead, default=None),
         runs_left=job.runs_left,
         defined_at=now,
+        held_until=job.held_until,
     )

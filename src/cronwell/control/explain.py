@@ -10,6 +10,7 @@ from pydantic import Field
 from cronwell import durations, errors
 from cronwell.control.jobs import Jobs
 from cronwell.control.overrides import has_expired
+from cronwell.control.prospects import why_idle
 from cronwell.control.views import (
     ExecutionView,
     Moment,
@@ -114,6 +115,8 @@ class Explain:
         verdict, reason, sentence = await self._without_execution(job, schedule, at, now)
         if verdict == "planned" and override is not None:
             verdict, reason, sentence = _foreseen(override, sentence, now)
+        if at > now and (idle := why_idle(job)) is not None:
+            sentence = f"{sentence} {idle[0].upper()}{idle[1:]}."
         return Explanation(**facts, verdict=verdict, reason=reason, sentence=sentence)
 
     def _in_gap(self, job: Job, text: str, zone: tzinfo, why: str, schedule: Schedule | None) -> Explanation:

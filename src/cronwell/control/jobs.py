@@ -198,8 +198,7 @@ class Jobs:
                     settings=self._settings.scheduler,
                     fire_missed=fire_missed,
                 )
-                await transaction.record([move], now)
-                await put_moved(transaction, move)
+                await put_moved(transaction, move, now)
         telemetry.job_changed("resumed", job=str(locked.id), name=locked.name)
         await self._announce([move])
         return await self._view(tenant_id, locked.id)
@@ -264,7 +263,7 @@ class Jobs:
                 plan = definition.plan
                 cursor = Cursor(tenant_id, job_id, 1, now, plan.canonical(), plan.schedule.max_runs)
                 move = first_move(cursor, now=now, settings=self._settings.scheduler)
-            prepared.append((new_job(tenant_id, job_id, definition, move), move))
+            prepared.append((new_job(tenant_id, job_id, definition, move, now), move))
         added = await transaction.insert_jobs([job for job, _ in prepared], now)
         await transaction.record(
             [move for job, move in prepared if move is not None and job.id in added], now
@@ -334,7 +333,7 @@ class Jobs:
         await self._announce([move])
         await wait_until_started(touched, self._clock)
         view = await self._view(tenant_id, locked.id)
-        return view.model_copy(update=remark(definition, workers, now=now).fields())
+        return remark(definition, workers, now=now).added_to(view)
 
     async def _apply(
         self,
@@ -345,7 +344,7 @@ class Jobs:
         runs_left: int | None,
     ) -> tuple[list[Touched], Move | None]:
         """Write the new definition, its cursor and its staged slots."""
-        new = new_job(job.tenant_id, job.id, definition, None)
+        new = new_job(job.tenant_id, job.id, definition, None, now)
         is_paused = job.state == "paused"
         was_finished = job.state == "finished" and definition.plan is None
         state = "paused" if is_paused else "finished" if was_finished else "active"
@@ -356,13 +355,11 @@ class Jobs:
             await transaction.drop_cursor(job.tenant_id, job.id)
         else:
             cursor = Cursor(job.tenant_id, job.id, revision, now, plan.canonical(), runs_left)
-            if not is_paused:
-                move = await begin(transaction, cursor, now=now, settings=self._settings.scheduler)
-            if move is None:
-                await transaction.put_cursor(cursor, None, is_held=is_paused)
+            if is_paused:
+                await transaction.put_cursor(cursor, None, is_held=True)
             else:
-                await transaction.record([move], now)
-                await put_moved(transaction, move)
+                move = await begin(transaction, cursor, now=now, settings=self._settings.scheduler)
+                await put_moved(transaction, move, now)
         priority = plan.priority if plan is not None else priority_of(definition)
         return await transaction.rebase_open(new, revision, priority), move
 

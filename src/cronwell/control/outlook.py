@@ -10,6 +10,7 @@ from uuid import UUID
 
 from cronwell.control.jobs import Jobs
 from cronwell.control.overriding import LONGEST_MOVE
+from cronwell.control.prospects import next_fire_at, why_idle
 from cronwell.control.views import (
     ExecutionView,
     JobStatus,
@@ -18,7 +19,6 @@ from cronwell.control.views import (
     UpcomingSlot,
     change_view,
     execution_view,
-    next_fire_at,
     override_mark,
 )
 from cronwell.model import zones
@@ -27,6 +27,7 @@ from cronwell.model.describe import clock_changes, describe, warnings
 from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule, effective_at, parse, slots
+from cronwell.model.waiting import waits_until, why_waiting
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import ExecutionFilter, Job, Override, Store
 
@@ -51,8 +52,9 @@ class Outlook:
         ahead = await self._ahead(job, schedule, count)
         if job.state == "paused":
             ahead = [each.model_copy(update={"note": "paused"}) for each in ahead]
+        note = await asyncio.to_thread(_why_no_more, job, schedule, ahead, count, self._clock.now())
         ahead = await self._overridden(job, schedule, ahead, count)
-        return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead)
+        return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead, note=note)
 
     async def _ahead(self, job: Job, schedule: Schedule, count: int) -> list[UpcomingSlot]:
         """The slots to come: no more than the job may still run, and only those that are known."""
@@ -107,6 +109,7 @@ class Outlook:
             next_run=next_fire_at(job),
             retry_count=max(0, last.attempt - 1) if last else 0,
             last_execution=last,
+            note=why_idle(job),
         )
 
     def preview(
@@ -130,6 +133,21 @@ class Outlook:
             warnings=warnings(parsed, now),
             clock_changes=[change_view(change) for change in clock_changes(parsed, now)],
         )
+
+
+def _why_no_more(
+    job: Job, schedule: Schedule, ahead: list[UpcomingSlot], count: int, now: datetime
+) -> str | None:
+    """Which calendar leaves no slot after those ahead; None where there are enough, or the schedule is over."""
+    has_run_out = job.runs_left is not None and len(ahead) >= job.runs_left
+    if not ahead and job.held_until is not None:
+        return why_idle(job)
+    if len(ahead) >= count or has_run_out:
+        return None
+    until = waits_until(schedule, ahead[-1].slot if ahead else now)
+    if until is None:
+        return None
+    return f"{'then ' if ahead else ''}{why_waiting(schedule, until)}"
 
 
 def _marked(slot: UpcomingSlot, override: Override | None) -> UpcomingSlot:

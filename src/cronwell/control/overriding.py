@@ -83,8 +83,8 @@ async def lay(
 
 async def begin(
     transaction: Transaction, cursor: Cursor, *, now: datetime, settings: SchedulerSettings
-) -> Move | None:
-    """Lay a job's overrides and plan what to stage at once, wherever its cursor stands; None without a slot ahead."""
+) -> Move:
+    """Lay a job's overrides and plan what to stage at once, wherever its cursor stands."""
     left_out = await lay(transaction, cursor, now=now)
     return first_move(cursor, now=now, settings=settings, left_out=left_out)
 
@@ -136,12 +136,10 @@ async def restage(
 ) -> tuple[int | None, Move]:
     """Stage a job anew that counts its runs: how many were left with nothing staged, and what is staged now."""
     assert job.plan is not None, "a job without a schedule counts no runs"
-    plan = load_plan(job.plan)
     runs_left = await unstage(transaction, job, now=now, settings=settings)
     cursor = Cursor(job.tenant_id, job.id, job.revision, now, job.plan, runs_left)
-    move = await begin(transaction, cursor, now=now, settings=settings) or standstill(cursor, plan)
-    await transaction.record([move], now)
-    await put_moved(transaction, move)
+    move = await begin(transaction, cursor, now=now, settings=settings)
+    await put_moved(transaction, move, now)
     return runs_left, move
 
 

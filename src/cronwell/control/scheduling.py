@@ -31,11 +31,12 @@ _SETTLING = timedelta(milliseconds=50)
 
 def first_move(
     cursor: Cursor, *, now: datetime, settings: SchedulerSettings, left_out: Collection[datetime] = ()
-) -> Move | None:
-    """What to stage at once for a job that begins now, wherever its cursor stands; None where it has no slot ahead."""
-    first = load_plan(cursor.plan).schedule.next_after(now)
+) -> Move:
+    """What to stage at once for a job that begins now, wherever its cursor stands."""
+    plan = load_plan(cursor.plan)
+    first = plan.schedule.next_after(now)
     if first is None:
-        return None
+        return standstill(cursor, plan)
     return move_from(
         dataclasses.replace(cursor, next_slot=first), now=now, settings=settings, left_out=left_out
     )
@@ -129,10 +130,11 @@ def _passed_over(job: Job, now: datetime) -> Move | None:
     return dataclasses.replace(standstill(cursor, plan), ranges=[SkippedRange(first, now, "paused")])
 
 
-async def put_moved(transaction: Transaction, move: Move) -> None:
-    """Set the cursor to where a move leads."""
+async def put_moved(transaction: Transaction, move: Move, now: datetime) -> None:
+    """Write the verdicts of a move, and set the cursor to where it leads."""
+    await transaction.record([move], now)
     cursor = dataclasses.replace(move.cursor, runs_left=move.runs_left)
-    await transaction.put_cursor(cursor, move.next_slot, awaits=move.awaits)
+    await transaction.put_cursor(cursor, move.next_slot, awaits=move.awaits, held_until=move.held_until(now))
 
 
 def resumption(
@@ -150,9 +152,9 @@ def resumption(
     start = Cursor(job.tenant_id, job.id, job.revision, now, text, job.runs_left)
     first = plan.schedule.next_after(since)
     if first is None or first > now or plan.schedule.delay is not None:
-        return first_move(start, now=now, settings=settings, left_out=left_out) or standstill(start, plan)
+        return first_move(start, now=now, settings=settings, left_out=left_out)
     if fire_missed == "none":
-        move = first_move(start, now=now, settings=settings, left_out=left_out) or standstill(start, plan)
+        move = first_move(start, now=now, settings=settings, left_out=left_out)
         return dataclasses.replace(move, ranges=[SkippedRange(first, now, "paused")])
     asked = dataclasses.replace(plan, catch_up=fire_missed, catch_up_window=now - since)
     missed = move_from(

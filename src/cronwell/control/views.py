@@ -11,12 +11,11 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from cronwell.control.prospects import next_fire_at, why_idle
 from cronwell.model import zones
 from cronwell.model.describe import ClockChange
 from cronwell.model.execution import Kind, Result, State
 from cronwell.model.job import JobSpec
-from cronwell.model.planning import load_plan
-from cronwell.model.schedule import effective_at
 from cronwell.store.port import Attempt, Execution, Job, Override
 
 
@@ -145,7 +144,8 @@ class JobView(JobSpec):
     updated_at: Moment
     deleted_at: Moment | None = None
     warnings: list[str] = Field(default_factory=list)
-    """What is allowed but may not be meant. Told when a job is created or edited."""
+    """What is allowed but may not be meant, told when a job is created or edited; and why a job waits that has a schedule
+    and no further slot, told always."""
     clock_changes: list[ClockChangeView] = Field(default_factory=list)
     """The next two changes of the clock in the schedule's zone, and what it does there. Told like warnings."""
 
@@ -164,6 +164,8 @@ class JobStatus(View):
     next_run: Moment | None
     retry_count: int
     last_execution: ExecutionView | None = None
+    note: str | None = None
+    """Why it waits, where it has a schedule and no further slot."""
 
 
 class OverrideMark(View):
@@ -190,6 +192,8 @@ class Upcoming(View):
     job_id: UUID
     timezone: str
     items: list[UpcomingSlot]
+    note: str | None = None
+    """Why there are fewer than were asked for, where a calendar leaves no more."""
 
 
 class Preview(View):
@@ -201,7 +205,8 @@ class Preview(View):
 
 
 def job_view(job: Job, remarks: Remarks | None = None) -> JobView:
-    return JobView.model_validate(_job_fields(job) | (remarks or Remarks()).fields())
+    view = JobView.model_validate(_job_fields(job))
+    return view if remarks is None else remarks.added_to(view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +216,13 @@ class Remarks:
     warnings: Sequence[str] = ()
     clock_changes: Sequence[ClockChange] = ()
 
-    def fields(self) -> dict[str, Any]:
-        return {
-            "warnings": list(self.warnings),
-            "clock_changes": [change_view(each) for each in self.clock_changes],
-        }
+    def added_to(self, view: JobView) -> JobView:
+        return view.model_copy(
+            update={
+                "warnings": [*view.warnings, *self.warnings],
+                "clock_changes": [change_view(each) for each in self.clock_changes],
+            }
+        )
 
 
 def change_view(change: ClockChange) -> ClockChangeView:
@@ -233,23 +240,6 @@ def job_detail(job: Job, latest: list[Execution]) -> JobDetail:
     return JobDetail.model_validate(
         _job_fields(job) | {"latest_executions": [execution_view(each) for each in latest]}
     )
-
-
-def next_fire_at(job: Job) -> datetime | None:
-    """When the job fires next: a staged slot, or the first that is not staged yet; overrides are minded."""
-    if job.next_slot is None or job.plan is None:
-        return job.staged_at
-    schedule = load_plan(job.plan).schedule
-    decided = dict(job.decided)
-    times = [to for slot, to in decided.items() if to is not None and schedule.has(slot)]
-    slot: datetime | None = job.next_slot
-    while slot is not None and slot in decided:
-        slot = schedule.next_after(slot)
-    if slot is not None:
-        times.append(effective_at(schedule, job.id, slot))
-    if job.staged_at is not None:
-        times.append(job.staged_at)
-    return min(times, default=None)
 
 
 def execution_view(execution: Execution) -> ExecutionView:
@@ -284,12 +274,14 @@ def _job_fields(job: Job) -> dict[str, Any]:
     if job.state == "paused" and job.paused_at is not None:
         pause = PauseView(since=job.paused_at, until=job.paused_until, note=job.pause_note)
     spec: dict[str, Any] = orjson.loads(job.spec)
+    why = why_idle(job)
     return spec | {
         "id": job.id,
         "state": job.state,
         "revision": job.revision,
         "next_fire_at": next_fire_at(job),
         "pause": pause,
+        "warnings": [] if why is None else [why],
         "created_at": job.created_at,
         "updated_at": job.updated_at,
         "deleted_at": job.deleted_at,

@@ -34,6 +34,11 @@ class Filter:
     only: tuple[Named, ...] = ()
     shift: Shift | None = None
 
+    @property
+    def names(self) -> list[str]:
+        """Of all its calendars, in order."""
+        return sorted({each.name for each in (*self.exclude, *self.only)})
+
     def refusal(self, wall: datetime) -> str | None:
         """Say why a time is left out; None where it is not."""
         for each in self.exclude:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from uuid import UUID
@@ -184,10 +184,10 @@ def parse(
     if first is None:
         limit = schedule.end or HORIZON
         since = max(now, schedule.start or now)
-        raise errors.Invalid.field(
-            draft.path,
-            f"it never fires: it has no slot after {instants.write(since)} and up to {instants.write(limit)}",
-        )
+        span = f"no slot after {instants.write(since)} and up to {instants.write(limit)}"
+        if replace(schedule, filter=None).next_after(now) is not None:
+            raise errors.Invalid.field(draft.path, f"it never fires: its calendars leave it {span}")
+        raise errors.Invalid.field(draft.path, f"it never fires: it has {span}")
     if schedule.filter is not None and schedule.filter.shift is not None:
         _check_density(schedule, first)
     return schedule

@@ -99,6 +99,10 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
 
     async def lock_job(self, tenant_id: int, job_id: UUID) -> Job | None: ...
     async def keep_revision(self, tenant_id: int, job_id: UUID, now: datetime) -> None: ...
+    async def keep_plan(self, tenant_id: int, job_id: UUID, now: datetime) -> None:
+        """Keep by which plan a job went up to now; it goes by another one from now on, its definition stays."""
+        ...
+
     async def update_job(self, job: NewJob, state: str, now: datetime) -> int:
         """Give a job a new definition and return its new revision; raises NameTaken."""
         ...
@@ -115,8 +119,17 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
         until: datetime | None = None,
     ) -> None: ...
     async def put_cursor(
-        self, cursor: Cursor, next_slot: datetime | None, *, is_held: bool = False, awaits: bool = False
-    ) -> None: ...
+        self,
+        cursor: Cursor,
+        next_slot: datetime | None,
+        *,
+        is_held: bool = False,
+        awaits: bool = False,
+        held_until: datetime | None = None,
+    ) -> None:
+        """Set where a job stands. A held one is not finished; one held until a time is looked at again then."""
+        ...
+
     async def drop_cursor(self, tenant_id: int, job_id: UUID) -> None: ...
 
     # staged and unfinished executions of a job

@@ -12,7 +12,8 @@ from datetime import datetime
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
-from cronwell.model.planning import PlannedSlot, SkippedRange
+from cronwell.model.planning import PlannedSlot, SkippedRange, load_plan
+from cronwell.model.waiting import waits_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class NewJob:
     next_slot: datetime | None
     runs_left: int | None = None
     awaits: bool = False
+    held_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Job:
     """Since when the definition holds."""
     decided: tuple[tuple[datetime, datetime | None], ...] = ()
     """Slots from `next_slot` on that overrides skip or move, and where to as long as that is not written yet."""
+    held_until: datetime | None = None
+    """Its calendars leave it no slot: when it is looked at again, at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,13 @@ class Move:
     runs_left: int | None = None
     awaits: bool = False
     """The execution of `next_slot` is staged, and the job goes on when it has ended."""
+
+    def held_until(self, now: datetime) -> datetime | None:
+        """When to look again at a job that only its calendars leave without a next slot; None for any other."""
+        if self.next_slot is not None or self.runs_left == 0:
+            return None
+        last = max((each.slot for each in self.planned), default=now)
+        return waits_until(load_plan(self.cursor.plan).schedule, max(now, self.cursor.next_slot, last))
 
 
 @dataclass(slots=True)  # not frozen: see the top of this file

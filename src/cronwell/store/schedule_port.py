@@ -139,6 +139,10 @@ class ScheduleReads(Protocol):
         """Jobs, with their tenants, that follow a calendar which has changed since they were planned."""
         ...
 
+    async def waits_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]:
+        """Jobs, with their tenants, that their calendars leave without a slot and that are to be looked at again."""
+        ...
+
     async def herds(self, tenant_id: int, most: int) -> tuple[list[Herd], float]:
         """The plans of the jobs that have a next slot; of a random sample of about `most`, where they are more.
 

@@ -48,8 +48,7 @@ class FollowingCalendars:
             if job is None or schedule is None or schedule.filter is None:
                 await transaction.note_uses(tenant_id, [job_id], [])
                 return
-            names = [each.name for each in (*schedule.filter.exclude, *schedule.filter.only)]
-            known = await self._calendars.named(tenant_id, names)
+            known = await self._calendars.named(tenant_id, schedule.filter.names)
             await replan(transaction, job, lambda old: _renewed(old, known), now=now, settings=self._settings)
             await transaction.note_uses(tenant_id, [job_id], known.uses(job_id, schedule))
 

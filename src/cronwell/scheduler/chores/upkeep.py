@@ -1,15 +1,17 @@
-"""Finish the jobs that have no further slot, resume the jobs whose pause is over, and give the next slot to the jobs that
-have waited for an execution's end."""
+"""Finish the jobs that have no further slot, look again at those that wait for a calendar, resume the jobs whose pause is
+over, and give the next slot to the jobs that have waited for an execution's end."""
 
 from __future__ import annotations
 
 import dataclasses
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from cronwell import errors, telemetry
 from cronwell.config import SchedulerSettings
 from cronwell.control.jobs import Jobs
-from cronwell.control.scheduling import move_from, standstill
+from cronwell.control.overriding import begin
+from cronwell.control.scheduling import move_from, put_moved, standstill
 from cronwell.model.planning import load_plan
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Cursor, Move, Store
@@ -18,16 +20,20 @@ BATCH = 1000
 
 
 class Finishing:
-    """Implements `Chore`: a job whose last execution has ended is finished."""
+    """Implements `Chore`: a job whose last execution has ended is finished; one that waits for a calendar is not, until
+    its schedule is over too."""
 
     name = "finishing"
     every = timedelta(seconds=2)
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: SchedulerSettings) -> None:
         self._store = store
         self._clock = clock
+        self._settings = settings
 
     async def run_once(self) -> int:
+        for tenant_id, job_id in await self._store.waits_over(self._clock.now(), BATCH):
+            await self._look_again(tenant_id, job_id)
         total = 0
         while True:
             finished = await self._store.finish_ended(self._clock.now(), BATCH)
@@ -36,6 +42,16 @@ class Finishing:
             total += finished
             if finished < BATCH:
                 return total
+
+    async def _look_again(self, tenant_id: int, job_id: UUID) -> None:
+        async with self._store.transaction() as transaction:
+            job = await transaction.lock_job(tenant_id, job_id)
+            now = self._clock.now()
+            if job is None or job.plan is None or job.held_until is None or job.held_until > now:
+                return
+            cursor = Cursor(tenant_id, job_id, job.revision, now, job.plan, job.runs_left)
+            move = await begin(transaction, cursor, now=now, settings=self._settings)
+            await put_moved(transaction, move, now)
 
 
 class Resuming:

@@ -18,7 +18,7 @@ from (
 ) as known
 where valid_from <= $3
     and (valid_to is null or valid_to > $3)
-order by revision desc
+order by revision desc, valid_from desc
 limit 1
 
 -- name: revisions_over
@@ -41,7 +41,7 @@ from (
 ) as known
 where valid_from < $4
     and (valid_to is null or valid_to >= $3)
-order by revision
+order by revision, valid_from
 limit $5
 
 -- name: skips_over

@@ -41,6 +41,10 @@ class CalendarRows:
     async def drop_calendar(self, tenant_id: int, name: str) -> bool:
         return await self._database.fetchval(_SQL["drop_calendar"], tenant_id, name) is not None
 
+    async def waits_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]:
+        rows = await self._database.fetch(_SQL["waits_over"], now, limit)
+        return [(row["tenant_id"], row["job_id"]) for row in rows]
+
     async def outdated_uses(self, limit: int) -> list[tuple[int, UUID]]:
         rows = await self._database.fetch(_SQL["outdated_uses"], limit)
         return [(row["tenant_id"], row["job_id"]) for row in rows]

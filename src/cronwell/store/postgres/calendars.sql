@@ -71,6 +71,14 @@ on conflict (tenant_id, calendar, job_id) do update
 set revision = excluded.revision
 returning calendar
 
+-- name: waits_over
+-- Jobs that their calendars leave without a slot, and that are to be looked at again.
+select tenant_id, job_id
+from cursors
+where held_until <= $1
+order by held_until
+limit $2
+
 -- name: outdated_uses
 -- Jobs whose plan is made of another revision of a calendar than the present one.
 select distinct u.tenant_id, u.job_id

@@ -11,17 +11,21 @@ returning id
 
 -- name: insert_cursors
 -- Start the cursors of jobs that have a schedule.
-insert into cursors (tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, tzdata)
-select tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, $9
+insert into cursors (
+    tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, is_held, held_until, tzdata
+)
+select
+    tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, held_until is not null, held_until, $10
 from unnest(
-    $1::integer[], $2::uuid[], $3::smallint[], $4::integer[], $5::timestamptz[], $6::text[], $7::integer[], $8::boolean[]
-) as made (tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits)
+    $1::integer[], $2::uuid[], $3::smallint[], $4::integer[], $5::timestamptz[], $6::text[], $7::integer[], $8::boolean[],
+    $9::timestamptz[]
+) as made (tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, held_until)
 
 -- name: get_job
 -- One job by id, with its cursor, the next instant that is staged already, and the slots behind the cursor that overrides
 -- skip or move.
-select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at,
-    decided.slots as decided_slots, decided.times as decided_times
+select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, c.held_until,
+    staged.ready_at as staged_at, decided.slots as decided_slots, decided.times as decided_times
 from jobs as j
 left join cursors as c
     on c.tenant_id = j.tenant_id
@@ -69,13 +73,13 @@ select pg_advisory_xact_lock(hashtextextended('cronwell.job.' || $1::integer || 
 -- name: lock_job
 -- One job by id, locked until the transaction ends; its cursor first, in the order that staging locks.
 with cursor as (
-    select tenant_id, job_id, case when not awaits then next_slot end as next_slot, plan, runs_left
+    select tenant_id, job_id, case when not awaits then next_slot end as next_slot, plan, runs_left, held_until
     from cursors
     where tenant_id = $1
         and job_id = $2
     for update
 )
-select j.*, cursor.next_slot, cursor.plan, cursor.runs_left, null::timestamptz as staged_at
+select j.*, cursor.next_slot, cursor.plan, cursor.runs_left, cursor.held_until, null::timestamptz as staged_at
 from jobs as j
 left join cursor on true
 where j.tenant_id = $1
@@ -84,8 +88,8 @@ for update of j
 
 -- name: list_jobs
 -- Jobs by name, from behind the place where the last page ended. The page is cut before anything is looked up for it.
-select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, staged.ready_at as staged_at,
-    decided.slots as decided_slots, decided.times as decided_times
+select j.*, case when not c.awaits then c.next_slot end as next_slot, c.plan, c.runs_left, c.held_until,
+    staged.ready_at as staged_at, decided.slots as decided_slots, decided.times as decided_times
 from (
     select *
     from jobs as listed
@@ -132,7 +136,7 @@ order by j.name
 -- name: list_deleted_jobs
 -- Deleted jobs by name and id, from behind the place where the last page ended.
 select j.*, null::timestamptz as next_slot, null::text as plan, null::integer as runs_left,
-    null::timestamptz as staged_at
+    null::timestamptz as held_until, null::timestamptz as staged_at
 from jobs as j
 where j.tenant_id = $1
     and j.state = 'deleted'
@@ -145,7 +149,7 @@ order by j.name, j.id
 limit $9
 
 -- name: keep_revision
--- Keep what a job was, before it changes.
+-- Keep what a job was and by which plan it went, before that changes.
 insert into job_revisions (tenant_id, job_id, revision, spec, plan, valid_from, valid_to)
 select j.tenant_id, j.id, j.revision, j.spec, coalesce(c.plan, ''), coalesce(j.defined_at, j.updated_at), $3
 from jobs as j
@@ -155,6 +159,13 @@ left join cursors as c
 where j.tenant_id = $1
     and j.id = $2
 on conflict do nothing
+
+-- name: begin_plan
+-- A job goes by another plan from now on; its definition is the same.
+update jobs
+set defined_at = $3
+where tenant_id = $1
+    and id = $2
 
 -- name: update_job
 -- Give a job a new definition.
@@ -186,8 +197,8 @@ where tenant_id = $1
 
 -- name: put_cursor
 -- Set where a job stands.
-insert into cursors (tenant_id, job_id, shard, is_held, revision, next_slot, plan, runs_left, awaits, tzdata)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+insert into cursors (tenant_id, job_id, shard, is_held, revision, next_slot, plan, runs_left, awaits, tzdata, held_until)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 on conflict (tenant_id, job_id) do update
 set is_held = excluded.is_held,
     revision = excluded.revision,
@@ -195,7 +206,8 @@ set is_held = excluded.is_held,
     plan = excluded.plan,
     runs_left = excluded.runs_left,
     awaits = excluded.awaits,
-    tzdata = excluded.tzdata
+    tzdata = excluded.tzdata,
+    held_until = excluded.held_until
 
 -- name: drop_cursor
 -- A job without a schedule has no cursor.
@@ -276,7 +288,8 @@ join jobs
 
 -- name: definitions_at
 -- What workers need to know of jobs as they were at a revision that an edit has replaced since.
-select jobs.tenant_id, jobs.id, jobs.name, r.revision, jobs.state, r.spec
+select distinct on (r.tenant_id, r.job_id, r.revision)
+    jobs.tenant_id, jobs.id, jobs.name, r.revision, jobs.state, r.spec
 from unnest($1::integer[], $2::uuid[], $3::integer[]) as wanted (tenant_id, id, revision)
 join job_revisions as r
     on r.tenant_id = wanted.tenant_id

@@ -1,9 +1,7 @@
 -- name: accountable_jobs
 -- Jobs that existed in a range of time, of one shard or of all, by id, with the definition that holds now. A deleted or
--- finished job has none: its last one is among the revisions. The shard is a job's last byte: see `model.shards`. What
--- held before the latest change of a calendar is not known, and for a while after it some jobs still go by the old one.
-select j.id, j.name, j.revision, j.created_at,
-    greatest(coalesce(j.defined_at, j.updated_at), followed.changed_at + interval '1 minute') as defined_at,
+-- finished job has none: its last one is among the revisions. The shard is a job's last byte: see `model.shards`.
+select j.id, j.name, j.revision, j.created_at, coalesce(j.defined_at, j.updated_at) as defined_at,
     case when j.state = 'paused' then j.paused_at end as paused_at, c.plan, c.next_slot is null and not c.is_held as is_over
 from (
     select *
@@ -19,19 +17,10 @@ from (
 left join cursors as c
     on c.tenant_id = j.tenant_id
     and c.job_id = j.id
-left join lateral (
-    select max(calendars.updated_at) as changed_at
-    from calendar_uses
-    join calendars
-        on calendars.tenant_id = calendar_uses.tenant_id
-        and calendars.name = calendar_uses.calendar
-    where calendar_uses.tenant_id = j.tenant_id
-        and calendar_uses.job_id = j.id
-) as followed on true
 order by j.id
 
 -- name: revisions_between
--- The definitions of some jobs that an edit, a delete or their end replaced, and that held in a range of time.
+-- The definitions of some jobs that an edit, a calendar, a delete or their end replaced, and that held in a range of time.
 select job_id, revision, nullif(plan, '') as plan, valid_from, valid_to
 from job_revisions
 where tenant_id = $1

@@ -44,6 +44,7 @@ def job_of(row: Row) -> Job:
         staged_at=row["staged_at"],
         runs_left=row["runs_left"],
         defined_at=row["defined_at"] or row["updated_at"],
+        held_until=row["held_until"],
         decided=tuple(zip(row.get("decided_slots") or (), row.get("decided_times") or (), strict=True)),
     )
 

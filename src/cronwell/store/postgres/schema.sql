@@ -49,7 +49,8 @@ create index jobs_deleted on jobs (tenant_id, name, id) where state = 'deleted';
 create index jobs_tags on jobs using gin (tags jsonb_path_ops);
 create index jobs_pause_ends on jobs (paused_until) where state = 'paused' and paused_until is not null;
 
--- What a job was before its latest change.
+-- What a job was before its latest change. A definition has as many rows as it has had plans: a changed calendar gives it
+-- another one.
 create table job_revisions (
     tenant_id integer not null,
     job_id uuid not null,
@@ -58,12 +59,13 @@ create table job_revisions (
     plan text not null,
     valid_from timestamptz not null,
     valid_to timestamptz not null,
-    primary key (tenant_id, job_id, revision)
+    primary key (tenant_id, job_id, revision, valid_from)
 );
 
 -- Where each scheduled job stands. Hot: the row is written anew for each staging, so it is kept narrow and has
 -- only the indexes it needs. `plan` is the compiled schedule and policies; a herd shares its text. A cursor that awaits
--- the end of an execution has that execution's slot in `next_slot`; all others, the first slot that is not staged.
+-- the end of an execution has that execution's slot in `next_slot`; all others, the first slot that is not staged. One that
+-- waits for its calendars, which leave it no slot, is looked at again at `held_until`.
 create table cursors (
     tenant_id integer not null,
     job_id uuid not null,
@@ -75,12 +77,14 @@ create table cursors (
     awaits boolean not null default false,
     runs_left integer,
     tzdata text collate "C",
+    held_until timestamptz,
     primary key (tenant_id, job_id)
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 create index cursors_due on cursors (shard, next_slot) where next_slot is not null and not awaits;
 create index cursors_awaiting on cursors (shard) where awaits;
 create index cursors_ended on cursors (tenant_id, job_id) where next_slot is null and not is_held;
+create index cursors_waiting on cursors (held_until) where held_until is not null;
 
 -- One row per slot, trigger, backfill or dependency. Partitioned by day of slot; partitions are made ahead by the
 -- scheduler and dropped whole by retention. Only claimable rows are in the claim index.

@@ -32,9 +32,16 @@ on conflict do nothing
 -- name: move_cursors
 -- Compare and set: a cursor moves only from the slot and revision that its executions were planned from.
 update cursors
-set next_slot = moved.next_slot, runs_left = moved.runs_left, awaits = moved.awaits, tzdata = $8
-from unnest($1::integer[], $2::uuid[], $3::integer[], $4::timestamptz[], $5::timestamptz[], $6::integer[], $7::boolean[])
-    as moved (tenant_id, job_id, revision, from_slot, next_slot, runs_left, awaits)
+set next_slot = moved.next_slot,
+    runs_left = moved.runs_left,
+    awaits = moved.awaits,
+    is_held = moved.held_until is not null,
+    held_until = moved.held_until,
+    tzdata = $9
+from unnest(
+    $1::integer[], $2::uuid[], $3::integer[], $4::timestamptz[], $5::timestamptz[], $6::integer[], $7::boolean[],
+    $8::timestamptz[]
+) as moved (tenant_id, job_id, revision, from_slot, next_slot, runs_left, awaits, held_until)
 where cursors.tenant_id = moved.tenant_id
     and cursors.job_id = moved.job_id
     and cursors.revision = moved.revision

@@ -41,12 +41,22 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, ShardC
         )
         ids = {row["id"] for row in added}
         scheduled = [
-            (job.tenant_id, job.id, shard_of(job.id), 1, job.next_slot, job.plan, job.runs_left, job.awaits)
+            (
+                job.tenant_id,
+                job.id,
+                shard_of(job.id),
+                1,
+                job.next_slot,
+                job.plan,
+                job.runs_left,
+                job.awaits,
+                job.held_until,
+            )
             for job in jobs
             if job.plan is not None and job.id in ids
         ]
         if scheduled:
-            await self._connection.execute(_JOBS["insert_cursors"], *columns(scheduled, 8), zones.version())
+            await self._connection.execute(_JOBS["insert_cursors"], *columns(scheduled, 9), zones.version())
         return ids
 
     async def lock_job(self, tenant_id: int, job_id: UUID) -> Job | None:
@@ -56,6 +66,10 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, ShardC
 
     async def keep_revision(self, tenant_id: int, job_id: UUID, now: datetime) -> None:
         await self._connection.execute(_JOBS["keep_revision"], tenant_id, job_id, now)
+
+    async def keep_plan(self, tenant_id: int, job_id: UUID, now: datetime) -> None:
+        await self._connection.execute(_JOBS["keep_revision"], tenant_id, job_id, now)
+        await self._connection.execute(_JOBS["begin_plan"], tenant_id, job_id, now)
 
     async def update_job(self, job: NewJob, state: str, now: datetime) -> int:
         try:
@@ -91,20 +105,27 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, ShardC
         )
 
     async def put_cursor(
-        self, cursor: Cursor, next_slot: datetime | None, *, is_held: bool = False, awaits: bool = False
+        self,
+        cursor: Cursor,
+        next_slot: datetime | None,
+        *,
+        is_held: bool = False,
+        awaits: bool = False,
+        held_until: datetime | None = None,
     ) -> None:
         await self._connection.execute(
             _JOBS["put_cursor"],
             cursor.tenant_id,
             cursor.job_id,
             shard_of(cursor.job_id),
-            is_held,
+            is_held or held_until is not None,
             cursor.revision,
             next_slot,
             cursor.plan,
             cursor.runs_left,
             awaits,
             zones.version(),
+            held_until,
         )
 
     async def drop_cursor(self, tenant_id: int, job_id: UUID) -> None:
@@ -165,10 +186,11 @@ class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, ShardC
                         m.next_slot,
                         m.runs_left,
                         m.awaits,
+                        m.held_until(now),
                     )
                     for m in moves
                 ),
-                7,
+                8,
             ),
             zones.version(),
         )

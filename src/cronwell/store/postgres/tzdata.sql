@@ -32,18 +32,10 @@ order by c.tenant_id, c.job_id
 for update of c
 
 -- name: standings
--- Where some jobs stand: the cursor, since when it goes by its definition and calendars, the newest slot that has an execution in the
--- day before, and the slots that are staged ahead.
+-- Where some jobs stand: the cursor, since when it goes by its plan, the newest slot that has an execution in the day
+-- before, and the slots that are staged ahead.
 select c.tenant_id, c.job_id, c.revision, c.next_slot, c.plan, c.runs_left, c.tzdata, j.name,
-    greatest(j.updated_at, (
-        select max(calendars.updated_at)
-        from calendar_uses
-        join calendars
-            on calendars.tenant_id = calendar_uses.tenant_id
-            and calendars.name = calendar_uses.calendar
-        where calendar_uses.tenant_id = c.tenant_id
-            and calendar_uses.job_id = c.job_id
-    )) as since,
+    greatest(j.updated_at, j.defined_at) as since,
     (
         select max(e.slot)
         from executions as e
