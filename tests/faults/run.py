@@ -1,0 +1,185 @@
+"""A whole run: cluster, receiver, load and faults; then quiet; then what the three witnesses say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncpg
+
+from tests.faults import witness
+from tests.faults.client import Client
+from tests.faults.cluster import Cluster, Shape, running
+from tests.faults.fault import Fault
+from tests.faults.history import History, Window
+from tests.faults.load import Load, Size
+from tests.faults.nemesis import Nemesis
+from tests.faults.pace import lasting
+from tests.faults.receiver import Receiver, receiving
+from tests.support.waiting import until_async
+
+SETTLE = 4.0
+"""How long the load goes on after the last fault, so that there are slots to see that all is well again."""
+PATIENCE = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run."""
+
+    seed: str
+    seconds: float
+    faults: Sequence[Fault]
+    shape: Shape = field(default_factory=Shape)
+    size: Size = field(default_factory=Size)
+    prepare: Sequence[str] = ()
+    rest: tuple[float, float] = (2.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """All that runs, for a scenario that does something of its own with it."""
+
+    cluster: Cluster
+    client: Client
+    load: Load
+    receiver: Receiver
+    nemesis: Nemesis
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What there was to see."""
+
+    history: History
+    skipped: dict[str, str]
+    """Faults that this machine does not allow, and why."""
+    logs: str
+
+
+Act = Callable[[Stage], Awaitable[None]]
+
+
+async def run(
+    plan: Plan, folder: Path, tell: Callable[[str], None] = lambda _: None, act: Act | None = None
+) -> Outcome:
+    """Run it to the end. `act` takes the place of the nemesis's own schedule of faults."""
+    began = time.monotonic()
+
+    def say(what: str) -> None:
+        tell(f"{time.monotonic() - began:6.1f} s  {what}")
+
+    with receiving(folder / "receiver") as receiver:
+        async with running(plan.shape, plan.prepare) as cluster:
+            await _hand_over_secret(cluster, receiver)
+            await cluster.until_ready()
+            say("every shard has an owner, every worker is in")
+            client = Client(cluster.of("api"), cluster.clock, folder / "client.log", f"{plan.seed}/client")
+            load = Load(client, receiver.url, plan.size, plan.seed)
+            nemesis = Nemesis(cluster, plan.faults, f"{plan.seed}/nemesis", say)
+            stage = Stage(cluster, client, load, receiver, nemesis)
+            try:
+                await load.create()
+                loading = asyncio.create_task(load.run())
+                await (act(stage) if act is not None else nemesis.run(plan.seconds, plan.rest))
+                say("healed; letting it settle")
+                await cluster.until_ready()
+                await lasting(SETTLE)
+                client.stop.set()
+                await loading
+                history = await _quiet(stage, say)
+                return Outcome(history, nemesis.skipped, _logs(cluster))
+            except BaseException:
+                (folder / "nodes.log").write_text(_logs(cluster))
+                raise
+            finally:
+                await client.close()
+
+
+async def _hand_over_secret(cluster: Cluster, receiver: Receiver) -> None:
+    connection = await cluster.connect()
+    try:
+        receiver.set_secret(await connection.fetchval("select signing_secret from tenants where id = 1"))
+    finally:
+        await connection.close()
+
+
+async def _quiet(stage: Stage, say: Callable[[str], None]) -> History:
+    """Wait until all that was due has ended, stop everything, and take the evidence."""
+    cluster = stage.cluster
+    until = cluster.clock()
+    say("waiting until all that was due has ended")
+    connection = await cluster.connect()
+
+    async def has_ended() -> bool:
+        left = await connection.fetchval(
+            """select count(*) from executions
+            where slot <= to_timestamp($1) and state in ('pending', 'running', 'retrying')""",
+            until,
+        )
+        return bool(left == 0)
+
+    with contextlib.suppress(AssertionError):
+        # What has not ended by then is a violation, which the checker shows with its evidence.
+        await until_async(has_ended, within=PATIENCE)
+    await lasting(1.0)
+    end = await witness.read_end(connection)
+    cluster.is_kept = False
+    for node in cluster.nodes:
+        node.terminate(3600)
+    await asyncio.gather(*(asyncio.to_thread(_wait, node.lives[-1].popen) for node in cluster.nodes))
+    say("taking the evidence")
+    try:
+        return await _take(stage, connection, until, end)
+    finally:
+        await connection.close()
+
+
+async def _take(
+    stage: Stage, connection: asyncpg.Connection[asyncpg.Record], until: float, end: witness.End
+) -> History:
+    served = [each for link in stage.cluster.links for each in link.served]
+    log = await witness.read_log(connection, served)
+    # The log goes on after the end was read: what came later is for nobody to judge.
+    before = [c for c in log.executions if max(c.at, c.committed) <= end.at]
+    return History(
+        terms=stage.cluster.shape.terms(),
+        until=until,
+        end=end,
+        requests=tuple(stage.client.requests),
+        bodies=tuple(body for body in stage.receiver.bodies() if body.arrived <= end.at),
+        jobs=tuple(log.jobs),
+        cursors=tuple(c for c in log.cursors if max(c.at, c.committed) <= end.at),
+        executions=tuple(before),
+        skips=tuple(log.skips),
+        shards=tuple(log.shards),
+        workers=tuple(log.workers),
+        windows=tuple(stage.nemesis.windows),
+        stalls=stage.receiver.stalls(),
+    )
+
+
+def _wait(process: object) -> None:
+    import subprocess
+
+    assert isinstance(process, subprocess.Popen)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _logs(cluster: Cluster) -> str:
+    return "\n".join(
+        f"--- {node.name}#{number}\n{life.output[-20_000:]}"
+        for node in cluster.nodes
+        for number, life in enumerate(node.lives, start=1)
+    )
+
+
+__all__ = ["Outcome", "Plan", "Stage", "Window", "run"]
