@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import socket
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,6 +68,34 @@ class EtcdServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def wipe(self) -> None:
+        """Forget everything, while it is stopped."""
+        shutil.rmtree(self._directory / "data")
+
+    def snapshot(self) -> Path:
+        """Save what it knows now."""
+        saved = self._directory / "snapshot"
+        self.ctl("snapshot", "save", str(saved))
+        return saved
+
+    def restore(self, snapshot: Path) -> None:
+        """Know only what was saved, while it is stopped."""
+        self.wipe()
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        subprocess.run(
+            [
+                binary("etcdutl"),
+                "snapshot",
+                "restore",
+                str(snapshot),
+                f"--data-dir={self._directory / 'data'}",
+                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster=default={peer}",
+            ],
+            capture_output=True,
+            check=True,
+        )
 
     def ctl(self, *arguments: str) -> str:
         """Run etcdctl against it."""

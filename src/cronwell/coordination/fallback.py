@@ -38,6 +38,8 @@ class Fallback:
         self._is_ready = True
         self._apart_since: float | None = None
         self._well_since: float | None = None
+        self._fellows: set[UUID] = set()
+        """Who shared with this member at its last beat."""
         self._held: set[str] = set()
         self._held_deadline = 0.0
         self._asking: asyncio.Task[View] | None = None
@@ -67,6 +69,7 @@ class Fallback:
                 view = await self._go_by(self._preferred, first, member.id)
             else:
                 view = await self._go_by(self._reserve, second, member.id)
+        self._fellows = set(view.members)
         self._held = view.held_by(member.id)
         self._held_deadline = asked + seconds
         return view
@@ -139,6 +142,9 @@ class Fallback:
         if extra := there - self._held:
             await coordinator.give(extra, member)
         missing = {name: view.owners.get(name) for name in self._held - there}
+        # A fellow whose name stands there takes along something else. Others, who went by this one all the time, keep theirs.
+        others = view.members.keys() - self._fellows
+        missing = {name: owner for name, owner in missing.items() if owner not in others}
         had = await coordinator.take(missing, member) if missing else set()
         owners = {name: owner for name, owner in view.owners.items() if name not in extra}
         return View(view.members, owners | dict.fromkeys(had, member))

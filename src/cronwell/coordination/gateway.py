@@ -144,7 +144,9 @@ class Gateway:
     def _judge(self, url: str, status: int, content: bytes) -> Json:
         """The answer, or what is wrong, in words that tell an operator what to do."""
         if status == 404:
-            raise self._unavailable(f"{url} serves no JSON gateway: start etcd with --enable-grpc-gateway")
+            raise _Elsewhere(
+                "it serves no JSON gateway (yet); does etcd run with --enable-grpc-gateway=false?"
+            )
         try:
             answer: Json = orjson.loads(content)
         except orjson.JSONDecodeError:
