@@ -241,7 +241,6 @@ async def test_the_shards_of_a_killed_scheduler_are_taken_over_within_a_second(
     began = time.monotonic()
     await until(lambda: len(second.epochs) == 64, within=5)
     took = time.monotonic() - began
-    print(f"lease {lease.total_seconds()} s: taken over after {took:.3f} s")
     assert took <= 1
 
 

@@ -92,7 +92,7 @@ class Gateway:
                         self._judge(url, response.status, await response.read())
                 except (aiohttp.ClientError, OSError, _Elsewhere) as error:
                     self._next(url)
-                    raise self._unavailable(f"{url}: {_words(error)}") from error
+                    raise self._unavailable(_words(url, error)) from error
                 except _StaleToken as error:
                     self._token = None
                     raise self._unavailable(str(error)) from None
@@ -120,7 +120,7 @@ class Gateway:
             return
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._next(url)
-            raise self._unavailable(f"{url}: {_words(error)}") from error
+            raise self._unavailable(_words(url, error)) from error
 
     async def _anywhere(self, path: str, body: Json, headers: Mapping[str, str]) -> Json:
         failures = []
@@ -138,18 +138,18 @@ class Gateway:
                     return self._judge(url, response.status, await response.read())
             except (aiohttp.ClientError, OSError, _Elsewhere) as error:
                 self._next(url)
-                failures.append(f"{url}: {_words(error)}")
+                failures.append(_words(url, error))
         raise self._unavailable("; ".join(failures))
 
     def _judge(self, url: str, status: int, content: bytes) -> Json:
         """The answer, or what is wrong, in words that tell an operator what to do."""
-        if status == 404:
-            raise _Elsewhere(
-                "it serves no JSON gateway (yet); does etcd run with --enable-grpc-gateway=false?"
-            )
         try:
             answer: Json = orjson.loads(content)
         except orjson.JSONDecodeError:
+            if status == 404:
+                raise _Elsewhere(
+                    "it serves no JSON gateway: start etcd without --enable-grpc-gateway=false"
+                ) from None
             raise _Elsewhere(f"it answered {status} {content[:200].decode(errors='replace')!r}") from None
         if status == 200:
             return answer
@@ -286,6 +286,7 @@ def _check_readable(name: str, file: str) -> None:
         ) from None
 
 
+_NO_TLS = "it may speak no TLS: then use etcd:// instead of etcds://"
 # What to do about it, by words in the client's exception.
 _ADVICE: Sequence[tuple[str, str]] = (
     (
@@ -297,8 +298,8 @@ _ADVICE: Sequence[tuple[str, str]] = (
         "set etcd.server_name (CRONWELL_ETCD_SERVER_NAME) to a name that its certificate has",
     ),
     ("CERTIFICATE_VERIFY_FAILED", "set etcd.ca (CRONWELL_ETCD_CA) to the certificate of its authority"),
-    ("WRONG_VERSION_NUMBER", "it speaks no TLS: use etcd:// instead of etcds://"),
-    ("record layer failure", "it speaks no TLS: use etcd:// instead of etcds://"),
+    ("WRONG_VERSION_NUMBER", _NO_TLS),
+    ("record layer failure", _NO_TLS),
     ("HTTP request to an HTTPS server", "it speaks TLS: use etcds:// instead of etcd://"),
     (
         "alert",
@@ -307,9 +308,15 @@ _ADVICE: Sequence[tuple[str, str]] = (
 )
 
 
-def _words(error: Exception) -> str:
-    told = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-    certificate = getattr(error, "certificate_error", None)
-    told = f"{told} ({certificate})" if certificate is not None and str(certificate) not in told else told
+def _words(url: str, error: Exception) -> str:
+    """What a client's exception tells, and what to do about it."""
+    if isinstance(error, TimeoutError):
+        return f"{url}: no answer in time"
+    # aiohttp wraps what the socket or TLS said, and does not always repeat it.
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    told = str(cause) or type(cause).__name__
     advice = next((advice for word, advice in _ADVICE if word.lower() in told.lower()), None)
-    return f"{told}: {advice}" if advice else told
+    if isinstance(cause, ConnectionResetError) and url.startswith("https:"):
+        # So etcd answers TLS that it does not speak.
+        advice = _NO_TLS
+    return f"{url}: {told}: {advice}" if advice else f"{url}: {told}"
