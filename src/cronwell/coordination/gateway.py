@@ -300,7 +300,6 @@ _ADVICE: Sequence[tuple[str, str]] = (
     ("CERTIFICATE_VERIFY_FAILED", "set etcd.ca (CRONWELL_ETCD_CA) to the certificate of its authority"),
     ("WRONG_VERSION_NUMBER", _NO_TLS),
     ("record layer failure", _NO_TLS),
-    ("HTTP request to an HTTPS server", "it speaks TLS: use etcds:// instead of etcd://"),
     (
         "alert",
         "it wants a certificate that it trusts: set etcd.cert and etcd.key (CRONWELL_ETCD_CERT, CRONWELL_ETCD_KEY)",
@@ -316,7 +315,9 @@ def _words(url: str, error: Exception) -> str:
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     told = str(cause) or type(cause).__name__
     advice = next((advice for word, advice in _ADVICE if word.lower() in told.lower()), None)
+    # So etcd answers who speaks TLS with it where it does not, and who does not where it does.
     if isinstance(cause, ConnectionResetError) and url.startswith("https:"):
-        # So etcd answers TLS that it does not speak.
         advice = _NO_TLS
+    elif isinstance(cause, aiohttp.ServerDisconnectedError) and url.startswith("http:"):
+        advice = "if it speaks TLS, use etcds:// instead of etcd://"
     return f"{url}: {told}: {advice}" if advice else f"{url}: {told}"
