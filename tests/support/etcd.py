@@ -8,7 +8,7 @@ import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,7 +28,9 @@ class EtcdServer:
         self._options = options
         self._scheme = scheme
         self.port = free_port()
-        self._peer_port = free_port()
+        self.name = "default"
+        self.peer_port = free_port()
+        self.initial_cluster = f"default={self.peer_url}"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -39,9 +41,12 @@ class EtcdServer:
     def address(self) -> str:
         return f"{'etcds' if self._scheme == 'https' else 'etcd'}://127.0.0.1:{self.port}"
 
-    def start(self, *options: str) -> None:
-        """Start it, with further options, and wait until it listens."""
-        peer = f"http://127.0.0.1:{self._peer_port}"
+    @property
+    def peer_url(self) -> str:
+        return f"http://127.0.0.1:{self.peer_port}"
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it, and wait until it answers."""
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -49,18 +54,19 @@ class EtcdServer:
                     f"--data-dir={self._directory / 'data'}",
                     f"--listen-client-urls={self.url}",
                     f"--advertise-client-urls={self.url}",
-                    f"--listen-peer-urls={peer}",
-                    f"--initial-advertise-peer-urls={peer}",
-                    f"--initial-cluster=default={peer}",
+                    f"--name={self.name}",
+                    f"--listen-peer-urls={self.peer_url}",
+                    f"--initial-advertise-peer-urls={self.peer_url}",
+                    f"--initial-cluster={self.initial_cluster}",
                     "--log-level=error",
                     *UNSAFE_BUT_FAST,
                     *self._options,
-                    *options,
                 ],
                 stdout=log,
                 stderr=log,
             )
-        until_blocking(self._listens, within=20)
+        if wait:
+            until_blocking(self._listens, within=20)
 
     def stop(self) -> None:
         """End it as a crash would."""
@@ -82,7 +88,6 @@ class EtcdServer:
     def restore(self, snapshot: Path) -> None:
         """Know only what was saved, while it is stopped."""
         self.wipe()
-        peer = f"http://127.0.0.1:{self._peer_port}"
         subprocess.run(
             [
                 binary("etcdutl"),
@@ -90,8 +95,8 @@ class EtcdServer:
                 "restore",
                 str(snapshot),
                 f"--data-dir={self._directory / 'data'}",
-                f"--initial-advertise-peer-urls={peer}",
-                f"--initial-cluster=default={peer}",
+                f"--initial-advertise-peer-urls={self.peer_url}",
+                f"--initial-cluster={self.initial_cluster}",
             ],
             capture_output=True,
             check=True,
@@ -128,6 +133,23 @@ def temporary_etcd(*options: str, scheme: str = "http") -> Iterator[EtcdServer]:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def temporary_cluster(count: int) -> Iterator[list[EtcdServer]]:
+    """Several servers of one etcd, each to stop and start; they end, and their data with them, after the block."""
+    with ExitStack() as stack:
+        servers = [EtcdServer(stack.enter_context(temporary_directory())) for _ in range(count)]
+        for number, each in enumerate(servers):
+            each.name = f"server{number}"
+        for each in servers:
+            each.initial_cluster = ",".join(f"{one.name}={one.peer_url}" for one in servers)
+            stack.callback(each.stop)
+            # The first one answers only when there are enough of them.
+            each.start(wait=False)
+        for each in servers:
+            until_blocking(each._listens, within=20)
+        yield servers
 
 
 def fresh_settings(**others: object) -> EtcdSettings:
