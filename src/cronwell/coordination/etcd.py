@@ -36,6 +36,7 @@ from cronwell.runtime.service import FIRST_BACKOFF, ErrorReport, Loop, Service
 # etcd allows 128 operations in one transaction if it was not told otherwise.
 LARGEST_BATCH = 100
 SHORTEST_LEASE = 60
+A_LITTLE = 0.002
 SHORTEST_SILENCE = timedelta(seconds=10)
 
 
@@ -319,7 +320,9 @@ class EtcdWatch(Service):
             self._alarm.cancel()
         self._alarm_at, self._alarm = at, None
         if at is not None:
-            self._alarm = asyncio.get_running_loop().call_later(at - time.monotonic(), self._ring)
+            # A little later: who asks too early learns nothing and asks again only at its next beat.
+            delay = at - time.monotonic() + A_LITTLE
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
 
     def _ring(self) -> None:
         self._alarm = self._alarm_at = None

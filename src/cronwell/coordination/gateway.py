@@ -10,6 +10,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -29,10 +30,16 @@ _INVALID, _NOT_FOUND, _DENIED, _UNAVAILABLE, _UNAUTHENTICATED = 3, 5, 7, 14, 16
 # What etcd says when a token (or its absence) no longer fits: after a restart, or a change of users.
 _STALE_TOKEN = ("invalid auth token", "revision of auth store is old", "user name is empty")
 _LONGEST_LINE = 2**22
+# A password costs etcd a tenth of a second of a core: one that was refused is not tried at each beat.
+_REFUSED_PAUSE = 5.0
 
 
 class LeaseNotFound(errors.CoordinationUnavailable):
     """etcd does not know the lease (any more). Stays inside the adapter where it can be mended."""
+
+
+class _LoginRefused(errors.CoordinationUnavailable):
+    """Wrong user or password."""
 
 
 class _Elsewhere(Exception):
@@ -52,6 +59,8 @@ class Gateway:
         self._password = settings.password or servers.password
         self._token: str | None = None
         self._authenticating: asyncio.Task[str] | None = None
+        self._refused: errors.CoordinationUnavailable | None = None
+        self._refused_deadline = 0.0
         self._session: aiohttp.ClientSession | None = None
 
     async def call(self, path: str, body: Json) -> Json:
@@ -168,8 +177,8 @@ class Gateway:
                 "it wants a user: set etcd.user and etcd.password (CRONWELL_ETCD_USER, CRONWELL_ETCD_PASSWORD)"
             )
         if code == _INVALID and "authentication failed" in told:
-            raise self._unavailable(
-                f"it refuses user {self._user!r} or the password: check etcd.user and etcd.password "
+            raise _LoginRefused(
+                f"etcd: it refuses user {self._user!r} or the password: check etcd.user and etcd.password "
                 "(CRONWELL_ETCD_USER, CRONWELL_ETCD_PASSWORD)"
             )
         if code == _UNAVAILABLE or status >= 500:
@@ -179,6 +188,8 @@ class Gateway:
     async def _authorization(self) -> Mapping[str, str]:
         if not self._user:
             return {}
+        if self._refused is not None and time.monotonic() < self._refused_deadline:
+            raise errors.CoordinationUnavailable(str(self._refused))
         if self._token is None:
             if self._authenticating is None:
                 # Of its own: etcd takes its time over a password, and who waits for it may give up sooner.
@@ -198,9 +209,14 @@ class Gateway:
             raise
 
     def _authenticated(self, task: asyncio.Task[str]) -> None:
-        self._authenticating = None
-        if not task.cancelled() and task.exception() is None:
+        self._authenticating = self._refused = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
             self._token = task.result()
+        elif isinstance(error, _LoginRefused):
+            self._refused, self._refused_deadline = error, time.monotonic() + _REFUSED_PAUSE
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
