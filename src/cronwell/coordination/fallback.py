@@ -146,6 +146,9 @@ class Fallback:
         others = view.members.keys() - self._fellows
         missing = {name: owner for name, owner in missing.items() if owner not in others}
         had = await coordinator.take(missing, member) if missing else set()
+        if left := missing.keys() - had:
+            # A fellow has given them back since they were seen under its name.
+            had |= await coordinator.take(dict.fromkeys(left), member)
         owners = {name: owner for name, owner in view.owners.items() if name not in extra}
         return View(view.members, owners | dict.fromkeys(had, member))
 
