@@ -22,7 +22,7 @@ from cronwell.config import DatabaseSettings
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
-from tests.faults.history import Terms
+from tests.faults.history import Request, Terms
 from tests.faults.link import Link
 from tests.faults.pace import lasting
 from tests.support.postgres import SURVIVES_A_KILL, temporary_server
@@ -46,6 +46,7 @@ class Shape:
     scheduler_lease: float = 2.0
     worker_lease: float = 6.0
     heartbeat: float = 1.0
+    coordination: str = "postgres"
     extra: Mapping[str, str] = field(default_factory=dict)
     """More of the children's environment."""
     server: Mapping[str, str] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Shape:
             "CRONWELL_WORKER_IMPORTS": "tests.faults.handlers",
             "CRONWELL_EGRESS_ALLOW": "127.0.0.0/8",
             "CRONWELL_LOG_FORMAT": "json",
+            "CRONWELL_COORDINATION": self.coordination,
             "PYTHONUNBUFFERED": "1",
             **self.extra,
         }
@@ -120,6 +122,8 @@ class Cluster:
         self.shape = shape
         self.nodes: list[Node] = []
         self.is_kept = True
+        self.asked: list[Request] = []
+        """What faults have asked of the API."""
         self.disk: Path | None = None
         """The small file system that the server is on, where there is one."""
         parts = urlsplit(server.url)

@@ -186,6 +186,7 @@ class Lost:
     attempt: int
     result: str
     error_kind: str | None = None
+    started_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

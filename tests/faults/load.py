@@ -25,7 +25,7 @@ ZONES = (
 )
 PATIENT = {"max_attempts": 50, "backoff": "fixed", "initial_delay": "1s", "max_delay": "1s"}
 """Enough attempts that none fails for good because a fault took them."""
-MISSES_NOTHING = {"catch_up": "all", "catch_up_limit": 10_000, "catch_up_window": "1h"}
+MISSES_NOTHING: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 10_000, "catch_up_window": "1h"}
 STORM_SCHEDULES = ("* * * * * *", "*/2 * * * * *", "1-59/2 * * * * *", "*/5 * * * * *", "3,17,42 * * * * *")
 POISON: tuple[Mapping[str, Any], ...] = (
     {"schedule": "0 0 30 2 *"},
@@ -83,8 +83,7 @@ class Load:
                 f"five-{n:02d}",
                 {"cron": f"{n % 5}-59/5 * * * * *", "timezone": ZONES[n % len(ZONES)]},
                 path=f"/fail/{n % 3}",
-                catch_up=("all", "last", "none")[n % 3],
-                **({"catch_up_limit": 10_000, "catch_up_window": "1h"} if n % 3 == 0 else {}),
+                **({**MISSES_NOTHING} if n % 3 == 0 else {"catch_up": ("last", "none")[n % 2]}),
             )
             for n in range(size.fives)
         ]
@@ -103,7 +102,9 @@ class Load:
             for n in range(size.solos)
         ]
         made += [self._job("manual", None), self._job("manual-solo", None, path="/slow/2", overlap="skip")]
-        made += [self._job("busy", None) | {"target": {"handler": {"name": "rig.busy"}}, "timeout": "30s"}]
+        # One attempt: it is to take down one worker, and not the next one after it.
+        busy = {"target": {"handler": {"name": "rig.busy"}}, "timeout": "30s", "retry": {"max_attempts": 1}}
+        made += [self._job("busy", None) | busy]
         if size.hostile:
             made += [
                 self._job(f"hostile-{path}", f"{n}-59/6 * * * * *", path=f"/{path}", timeout="2s")
@@ -114,6 +115,10 @@ class Load:
 
     async def create(self) -> None:
         await asyncio.gather(*(self._create(job) for job in self.jobs()))
+
+    async def create_job(self, name: str, schedule: Any) -> None:
+        """One more steady job, for a scenario of its own."""
+        await self._create(self._job(name, schedule, **MISSES_NOTHING))
 
     async def run(self) -> None:
         """Change things until the client is told to stop."""

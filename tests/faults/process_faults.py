@@ -13,6 +13,7 @@ import aiohttp
 from tests.faults.cluster import Cluster, Node
 from tests.faults.fault import Fault, pick
 from tests.faults.handlers import BUSY_SECONDS
+from tests.faults.history import Request, Try
 from tests.faults.pace import lasting
 from tests.support.processes import Process
 
@@ -88,6 +89,8 @@ class BusyLoop(Fault):
 
     async def inject(self, cluster: Cluster, rng: random.Random) -> str:
         api = pick(cluster, "api", rng)
+        now = cluster.clock()
+        cluster.asked.append(Request("trigger", "busy", (Try(now, now, "unknown"),)))
         timeout = aiohttp.ClientTimeout(total=3)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,16 +16,12 @@ from tests.faults import witness
 from tests.faults.client import Client
 from tests.faults.cluster import Cluster, Shape, running
 from tests.faults.fault import Fault
-from tests.faults.history import History, Window
+from tests.faults.history import End, History, Window
 from tests.faults.load import Load, Size
 from tests.faults.nemesis import Nemesis
 from tests.faults.pace import lasting
 from tests.faults.receiver import Receiver, receiving
 from tests.support.waiting import until_async
-
-SETTLE = 4.0
-"""How long the load goes on after the last fault, so that there are slots to see that all is well again."""
-PATIENCE = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +35,10 @@ class Plan:
     size: Size = field(default_factory=Size)
     prepare: Sequence[str] = ()
     rest: tuple[float, float] = (2.0, 5.0)
+    settle: float = 4.0
+    """How long the load goes on after the last fault, so that there are slots to see that all is well again."""
+    patience: float = 90.0
+    """How long to wait for what was due to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,10 @@ async def run(
                 await (act(stage) if act is not None else nemesis.run(plan.seconds, plan.rest))
                 say("healed; letting it settle")
                 await cluster.until_ready()
-                await lasting(SETTLE)
+                await lasting(plan.settle)
                 client.stop.set()
                 await loading
-                history = await _quiet(stage, say)
+                history = await _quiet(stage, say, plan.patience)
                 return Outcome(history, nemesis.skipped, _logs(cluster))
             except BaseException:
                 (folder / "nodes.log").write_text(_logs(cluster))
@@ -108,7 +109,7 @@ async def _hand_over_secret(cluster: Cluster, receiver: Receiver) -> None:
         await connection.close()
 
 
-async def _quiet(stage: Stage, say: Callable[[str], None]) -> History:
+async def _quiet(stage: Stage, say: Callable[[str], None], patience: float) -> History:
     """Wait until all that was due has ended, stop everything, and take the evidence."""
     cluster = stage.cluster
     until = cluster.clock()
@@ -125,7 +126,7 @@ async def _quiet(stage: Stage, say: Callable[[str], None]) -> History:
 
     with contextlib.suppress(AssertionError):
         # What has not ended by then is a violation, which the checker shows with its evidence.
-        await until_async(has_ended, within=PATIENCE)
+        await until_async(has_ended, within=patience)
     await lasting(1.0)
     end = await witness.read_end(connection)
     cluster.is_kept = False
@@ -140,7 +141,7 @@ async def _quiet(stage: Stage, say: Callable[[str], None]) -> History:
 
 
 async def _take(
-    stage: Stage, connection: asyncpg.Connection[asyncpg.Record], until: float, end: witness.End
+    stage: Stage, connection: asyncpg.Connection[asyncpg.Record], until: float, end: End
 ) -> History:
     served = [each for link in stage.cluster.links for each in link.served]
     log = await witness.read_log(connection, served)
@@ -150,7 +151,7 @@ async def _take(
         terms=stage.cluster.shape.terms(),
         until=until,
         end=end,
-        requests=tuple(stage.client.requests),
+        requests=(*stage.client.requests, *stage.cluster.asked),
         bodies=tuple(body for body in stage.receiver.bodies() if body.arrived <= end.at),
         jobs=tuple(log.jobs),
         cursors=tuple(c for c in log.cursors if max(c.at, c.committed) <= end.at),
@@ -163,10 +164,7 @@ async def _take(
     )
 
 
-def _wait(process: object) -> None:
-    import subprocess
-
-    assert isinstance(process, subprocess.Popen)
+def _wait(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(timeout=20)
     except subprocess.TimeoutExpired:

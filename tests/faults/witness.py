@@ -21,6 +21,9 @@ order by seq
 """
 
 
+Stamp = tuple[int, int, float, float, str]
+
+
 class Log:
     """The log of changes, by what changed."""
 
@@ -53,12 +56,12 @@ class Log:
         found = [each for each in self._by_pid.get(pid, []) if each.since <= at + 0.5]
         return found[-1].process if found else f"rig-{pid}"
 
-    def _take_jobs(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_jobs(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op, old
         job, spec = _job(new), new["spec"]
         self.jobs.append(history.JobChange(*stamp, job, new["name"], new["state"], new["revision"], spec))
 
-    def _take_cursors(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_cursors(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         either = new or old
         self.cursors.append(
             history.CursorChange(
@@ -75,7 +78,7 @@ class Log:
             )
         )
 
-    def _take_executions(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_executions(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         either = new or old
         self.executions.append(
             history.ExecutionChange(
@@ -93,20 +96,20 @@ class Log:
             )
         )
 
-    def _take_skips(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_skips(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op, old
         begin, end = _moment(new["from_slot"]), _moment(new["to_slot"])
         assert begin is not None
         assert end is not None
         self.skips.append(history.SkipChange(*stamp, _job(new), new["reason"], begin, end))
 
-    def _take_shards(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_shards(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op
         self.shards.append(
             history.ShardChange(*stamp, new["shard"], old["epoch"], new["epoch"], new["owner"])
         )
 
-    def _take_workers(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_workers(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op, old
         lease = datetime.fromisoformat(new["lease_until"]).timestamp()
         self.workers.append(history.WorkerChange(*stamp, new["id"], new["state"], lease))
@@ -153,7 +156,14 @@ async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
             for row in executions
         ),
         attempts=tuple(
-            Lost(_row_key(row), row["fence"], row["attempt"], row["result"], row["error_kind"])
+            Lost(
+                _row_key(row),
+                row["fence"],
+                row["attempt"],
+                row["result"],
+                row["error_kind"],
+                _seconds(row["started_at"]),
+            )
             for row in attempts
         ),
         workers={str(row["id"]): row["lease_until"].timestamp() for row in workers},

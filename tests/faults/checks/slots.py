@@ -147,9 +147,10 @@ def _unfinished_before(facts: Facts, key: Key, done: ExecutionChange) -> int:
     """
     job, _, slot = key
     count = 0
-    for other, changes in facts.changes.items():
-        if other[0] != job or other[2] >= slot:
+    for other in facts.keys_by_job.get(job, []):
+        if other[2] >= slot:
             continue
+        changes = facts.changes[other]
         seen = [c for c in changes if c.at <= done.at]
         recent = [c for c in seen if c.at >= done.at - 5.0]
         last = seen[-1] if seen else None
