@@ -26,6 +26,13 @@ class Change:
     """When that minute is due, once."""
 
 
+def night(begins: int) -> list[Change]:
+    """Five zones whose clocks change within half a minute, from a moment (UNIX time) on: three go back, two forward."""
+    back = [falls_back(zone, begins + 5 * n, near=3600 * (n - 1)) for n, zone in enumerate(NAMES[:3])]
+    forward = [springs_forward(zone, begins + 15 + 5 * n, near=7200 * n) for n, zone in enumerate(NAMES[3:])]
+    return [*back, *forward]
+
+
 def falls_back(zone: str, first_pass: int, size: int = 6, near: int = 3600) -> Change:
     """The clock shows a minute at `first_pass` (UNIX time), goes back, and shows it again `size` seconds later."""
     base = near - (first_pass + near + size) % 60

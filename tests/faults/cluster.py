@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -22,16 +22,22 @@ from cronwell.config import DatabaseSettings
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
+from tests.faults.disk import small_disk
 from tests.faults.history import Request, Terms
 from tests.faults.link import Link
 from tests.faults.pace import lasting
-from tests.support.postgres import SURVIVES_A_KILL, temporary_server
+from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST
 from tests.support.processes import ROOT, Process
 from tests.support.waiting import until_async
 
 WITNESS = Path(__file__).with_name("witness.sql")
 # Commits have times, which tell in which order transactions became visible.
-OWN_SERVER = {**SURVIVES_A_KILL, "track_commit_timestamp": "on"}
+OWN_SERVER = {
+    **SURVIVES_A_KILL,
+    "track_commit_timestamp": "on",
+    "max_wal_size": "256MB",
+    "min_wal_size": "64MB",
+}
 RESTART_AFTER = 1.0
 
 
@@ -202,17 +208,28 @@ class Cluster:
             await node.link.close()
 
 
+@contextlib.contextmanager
+def own_server(settings: Mapping[str, str]) -> Iterator[tuple[EmbeddedPostgres, Path | None]]:
+    """A PostgreSQL to be ill-treated, and the small file system that it is on, where there is one."""
+    with small_disk() as (folder, is_own):
+        server = EmbeddedPostgres(folder / "data", extra={**UNSAFE_BUT_FAST, **settings})
+        server.start()
+        try:
+            yield server, folder if is_own else None
+        finally:
+            server.stop("immediate")
+
+
 @contextlib.asynccontextmanager
-async def running(shape: Shape, prepare: Sequence[str] = ()) -> AsyncIterator[Cluster]:
-    """A migrated database that writes its log, and a cluster on it. `prepare` is SQL to run on the empty cluster."""
-    with temporary_server(**{**OWN_SERVER, **shape.server}) as server:
+async def running(shape: Shape) -> AsyncIterator[Cluster]:
+    """A migrated database that writes its log, and a cluster on it."""
+    with own_server({**OWN_SERVER, **shape.server}) as (server, disk):
         database = await Database.connect(DatabaseSettings(), server.url, application_name="rig")
         await migrate(database)
         await database.execute(WITNESS.read_text())
-        for statement in prepare:
-            await database.execute(statement)
         await database.close()
         cluster = Cluster(server, shape)
+        cluster.disk = disk
         keeper: asyncio.Task[None] | None = None
         try:
             await cluster.open()

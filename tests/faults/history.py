@@ -255,6 +255,8 @@ class History:
     workers: tuple[WorkerChange, ...] = ()
     windows: tuple[Window, ...] = ()
     stalls: tuple[tuple[float, float], ...] = ()
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """Zones that kept rules of the rig's own, as POSIX TZ texts."""
 
 
 def execution_id(key: Key) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.faults import oracle
 from tests.faults.client import Client
+from tests.faults.clock_changes import Change
 from tests.faults.pace import lasting
 from tests.faults.receiver import HOSTILE
 
@@ -60,11 +61,12 @@ class Size:
 class Load:
     """Creates the steady jobs, then changes others until told to stop."""
 
-    def __init__(self, client: Client, url: str, size: Size, seed: str) -> None:
+    def __init__(self, client: Client, url: str, size: Size, seed: str, night: Sequence[Change] = ()) -> None:
         self._client = client
         self._url = url
         self._size = size
         self._seed = seed
+        self._night = night
         self._count = 0
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -105,6 +107,12 @@ class Load:
         # One attempt: it is to take down one worker, and not the next one after it.
         busy = {"target": {"handler": {"name": "rig.busy"}}, "timeout": "30s", "retry": {"max_attempts": 1}}
         made += [self._job("busy", None) | busy]
+        made += [
+            self._job(
+                f"night/{change.zone}", {"cron": change.cron, "timezone": change.zone}, **MISSES_NOTHING
+            )
+            for change in self._night
+        ]
         if size.hostile:
             made += [
                 self._job(f"hostile-{path}", f"{n}-59/6 * * * * *", path=f"/{path}", timeout="2s")
@@ -115,10 +123,6 @@ class Load:
 
     async def create(self) -> None:
         await asyncio.gather(*(self._create(job) for job in self.jobs()))
-
-    async def create_job(self, name: str, schedule: Any) -> None:
-        """One more steady job, for a scenario of its own."""
-        await self._create(self._job(name, schedule, **MISSES_NOTHING))
 
     async def run(self) -> None:
         """Change things until the client is told to stop."""

@@ -100,10 +100,13 @@ class Made:
         op: str,
         states: tuple[str | None, str | None],
         fences: tuple[int, int],
-        stamp: Any,
-        **more: Any,
+        stamp: tuple[int, int, float, float, str],
+        *,
+        worker: str | None = None,
+        reason: str | None = None,
     ) -> None:
-        self.executions.append(ExecutionChange(*stamp, of, op, *states, *fences, **more))
+        change = ExecutionChange(*stamp, of, op, *states, *fences, fences[1], worker, reason)
+        self.executions.append(change)
 
     def stage(self, second: float, stamp: Any) -> None:
         self.write(key(second), "insert", (None, "pending"), (0, 0), stamp)

@@ -9,6 +9,7 @@ The same way gives processes zones of the rig's own, whose clocks change while a
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import json
 import os
@@ -67,7 +68,9 @@ def cursor_first() -> None:
     _replace(Moving, "record", nothing)
 
     async def stage_later(self: PostgresTransaction, moves: Sequence[Any], now: datetime) -> None:
-        await stage(Moving(self._connection), moves, now)
+        moving = copy.copy(self)
+        moving.__class__ = Moving
+        await stage(moving, moves, now)
         await self._connection.execute("commit")
         await self._connection.execute("begin")
         await record(self, moves, now)

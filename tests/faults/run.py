@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.faults import witness
+from tests.faults import clock_changes, mutants, witness
 from tests.faults.client import Client
 from tests.faults.cluster import Cluster, Shape, running
 from tests.faults.fault import Fault
@@ -33,7 +34,9 @@ class Plan:
     faults: Sequence[Fault]
     shape: Shape = field(default_factory=Shape)
     size: Size = field(default_factory=Size)
-    prepare: Sequence[str] = ()
+    mutant: str = ""
+    night_after: float = 0.0
+    """Clocks change so many seconds after the start of the run; 0: not at all."""
     rest: tuple[float, float] = (2.0, 5.0)
     settle: float = 4.0
     """How long the load goes on after the last fault, so that there are slots to see that all is well again."""
@@ -74,13 +77,17 @@ async def run(
     def say(what: str) -> None:
         tell(f"{time.monotonic() - began:6.1f} s  {what}")
 
+    night = clock_changes.night(int(time.time() + plan.night_after)) if plan.night_after else []
+    zones = {change.zone: change.posix for change in night}
+    changed = mutants.environ(plan.mutant, zones) if plan.mutant or zones else {}
+    shape = dataclasses.replace(plan.shape, extra={**plan.shape.extra, **changed})
     with receiving(folder / "receiver") as receiver:
-        async with running(plan.shape, plan.prepare) as cluster:
+        async with running(shape) as cluster:
             await _hand_over_secret(cluster, receiver)
             await cluster.until_ready()
             say("every shard has an owner, every worker is in")
             client = Client(cluster.of("api"), cluster.clock, folder / "client.log", f"{plan.seed}/client")
-            load = Load(client, receiver.url, plan.size, plan.seed)
+            load = Load(client, receiver.url, plan.size, plan.seed, night)
             nemesis = Nemesis(cluster, plan.faults, f"{plan.seed}/nemesis", say)
             stage = Stage(cluster, client, load, receiver, nemesis)
             try:
@@ -93,7 +100,7 @@ async def run(
                 client.stop.set()
                 await loading
                 history = await _quiet(stage, say, plan.patience)
-                return Outcome(history, nemesis.skipped, _logs(cluster))
+                return Outcome(dataclasses.replace(history, zones=zones), nemesis.skipped, _logs(cluster))
             except BaseException:
                 (folder / "nodes.log").write_text(_logs(cluster))
                 raise

@@ -63,7 +63,7 @@ async def spoil_the_bus(stage: Stage) -> None:
     """The bus loses, doubles and replays everything, for half a minute each, with a calm before for comparison."""
     await stage.nemesis.inject(Fault(CALM, 30))
     for notices in ("drop", "double", "replay"):
-        await stage.nemesis.inject(NoticesSpoiled(notices, 30))  # type: ignore[arg-type]  # one of its words
+        await stage.nemesis.inject(NoticesSpoiled(notices, 30))
 
 
 def takeovers(history: History) -> dict[str, Any]:

@@ -16,8 +16,10 @@ from tests.faults.cluster import Shape
 from tests.faults.history import History
 from tests.faults.load import Size
 from tests.faults.options import Options
+from tests.faults.process_faults import Killed
 from tests.faults.report import Report
 from tests.faults.run import Act, Plan, run
+from tests.faults.wire_faults import CommitCut
 
 pytestmark = pytest.mark.faults
 
@@ -103,3 +105,11 @@ async def test_bus(tmp_path: Path) -> None:
     )
     assert report.violations == []
     assert report.figures[f"{lost}: p99 ms"] <= report.figures["none: p99 ms"] + 1000
+
+
+async def test_night(tmp_path: Path) -> None:
+    """Clocks go back in three zones and forward in two, while schedulers and workers are killed."""
+    faults = [Killed("scheduler"), Killed("worker"), CommitCut("scheduler")]
+    plan = Plan(Options.read().seed, 75.0, faults, _shape(Shape()), night_after=60.0)
+    report = await _judged("night", plan, tmp_path)
+    assert report.violations == []
