@@ -25,7 +25,7 @@ from cronwell.store.postgres.migrate import migrate
 from tests.faults.disk import small_disk
 from tests.faults.history import Request, Terms
 from tests.faults.link import Link
-from tests.faults.pace import lasting
+from tests.faults.pace import aside, lasting
 from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST
 from tests.support.processes import ROOT, Process
 from tests.support.waiting import until_async
@@ -169,7 +169,7 @@ class Cluster:
                 }
                 self.nodes.append(Node(f"{role}-{number}", role, link, environ, port))
         for node in self.nodes:
-            node.start()
+            await asyncio.to_thread(node.start)
 
     async def keep(self) -> None:
         """Start again, after its time, whatever has ended."""
@@ -204,7 +204,7 @@ class Cluster:
         self.is_kept = False
         for node in self.nodes:
             for life in node.lives:
-                life.close()
+                await asyncio.to_thread(life.close)
             await node.link.close()
 
 
@@ -223,7 +223,7 @@ def own_server(settings: Mapping[str, str]) -> Iterator[tuple[EmbeddedPostgres, 
 @contextlib.asynccontextmanager
 async def running(shape: Shape) -> AsyncIterator[Cluster]:
     """A migrated database that writes its log, and a cluster on it."""
-    with own_server({**OWN_SERVER, **shape.server}) as (server, disk):
+    async with aside(own_server({**OWN_SERVER, **shape.server})) as (server, disk):
         database = await Database.connect(DatabaseSettings(), server.url, application_name="rig")
         await migrate(database)
         await database.execute(WITNESS.read_text())

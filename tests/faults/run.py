@@ -20,7 +20,7 @@ from tests.faults.fault import Fault
 from tests.faults.history import End, History, Window
 from tests.faults.load import Load, Size
 from tests.faults.nemesis import Nemesis
-from tests.faults.pace import lasting
+from tests.faults.pace import aside, lasting
 from tests.faults.receiver import Receiver, receiving
 from tests.support.waiting import until_async
 
@@ -81,31 +81,30 @@ async def run(
     zones = {change.zone: change.posix for change in night}
     changed = mutants.environ(plan.mutant, zones) if plan.mutant or zones else {}
     shape = dataclasses.replace(plan.shape, extra={**plan.shape.extra, **changed})
-    with receiving(folder / "receiver") as receiver:
-        async with running(shape) as cluster:
-            await _hand_over_secret(cluster, receiver)
+    async with aside(receiving(folder / "receiver")) as receiver, running(shape) as cluster:
+        await _hand_over_secret(cluster, receiver)
+        await cluster.until_ready()
+        say("every shard has an owner, every worker is in")
+        client = Client(cluster.of("api"), cluster.clock, folder / "client.log", f"{plan.seed}/client")
+        load = Load(client, receiver.url, plan.size, plan.seed, night)
+        nemesis = Nemesis(cluster, plan.faults, f"{plan.seed}/nemesis", say)
+        stage = Stage(cluster, client, load, receiver, nemesis)
+        try:
+            await load.create()
+            loading = asyncio.create_task(load.run())
+            await (act(stage) if act is not None else nemesis.run(plan.seconds, plan.rest))
+            say("healed; letting it settle")
             await cluster.until_ready()
-            say("every shard has an owner, every worker is in")
-            client = Client(cluster.of("api"), cluster.clock, folder / "client.log", f"{plan.seed}/client")
-            load = Load(client, receiver.url, plan.size, plan.seed, night)
-            nemesis = Nemesis(cluster, plan.faults, f"{plan.seed}/nemesis", say)
-            stage = Stage(cluster, client, load, receiver, nemesis)
-            try:
-                await load.create()
-                loading = asyncio.create_task(load.run())
-                await (act(stage) if act is not None else nemesis.run(plan.seconds, plan.rest))
-                say("healed; letting it settle")
-                await cluster.until_ready()
-                await lasting(plan.settle)
-                client.stop.set()
-                await loading
-                history = await _quiet(stage, say, plan.patience)
-                return Outcome(dataclasses.replace(history, zones=zones), nemesis.skipped, _logs(cluster))
-            except BaseException:
-                (folder / "nodes.log").write_text(_logs(cluster))
-                raise
-            finally:
-                await client.close()
+            await lasting(plan.settle)
+            client.stop.set()
+            await loading
+            history = await _quiet(stage, say, plan.patience)
+            return Outcome(dataclasses.replace(history, zones=zones), nemesis.skipped, _logs(cluster))
+        except BaseException:
+            (folder / "nodes.log").write_text(_logs(cluster))
+            raise
+        finally:
+            await client.close()
 
 
 async def _hand_over_secret(cluster: Cluster, receiver: Receiver) -> None:

@@ -164,9 +164,7 @@ def _unexplained_end(facts: Facts, key: Key, row: Row, stretch: Stretch) -> str:
     done = next((c for c in reversed(facts.changes.get(key, [])) if c.old_state != c.state), None)
     assert done is not None
     withheld = any(
-        s.state in ("paused", "deleted") and s.begins_from - 1 <= row_time
-        for s in facts.stretches[key[0]]
-        for row_time in (done.at,)
+        s.state in ("paused", "deleted") and s.begins_from - 1 <= done.at for s in facts.stretches[key[0]]
     )
     lost = facts.lost.get(key, [])
     most = int((stretch.spec.get("retry") or {}).get("max_attempts", 4))
