@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from tests.faults import oracle
 
-NAMES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Chatham")
+# None of them is a zone of the steady load: their offsets are odd seconds, which the walker follows only for times of day.
+NAMES = ("Europe/Lisbon", "America/Havana", "Asia/Beirut", "America/Santiago", "Atlantic/Azores")
 
 
 @dataclass(frozen=True, slots=True)

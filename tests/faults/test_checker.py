@@ -64,6 +64,13 @@ def test_a_lost_attempt_is_tried_again_after_its_lease_beside_the_zombie() -> No
     assert check(made.history()) == []
 
 
+def test_a_delivery_may_arrive_after_the_pause_was_acknowledged_if_it_had_begun_before() -> None:
+    made = _paused()
+    made.bend("bodies", is_body(5), arrived=START + 5.53, ended=START + 5.55)
+    made.bend("executions", lambda c: c.key == key(5) and c.state == "succeeded", at=START + 5.56)
+    assert check(made.history()) == []
+
+
 def test_what_was_paused_while_it_was_due_is_skipped_for_that() -> None:
     made = _paused()
     assert check(made.history()) == []
@@ -100,6 +107,11 @@ def _paused() -> Made:
     )
     made.end = dataclasses.replace(made.end, cursors={})
     return made
+
+
+def _start_late(made: Made) -> None:
+    made.bend("bodies", is_body(5), arrived=START + 5.9, ended=START + 5.95)
+    made.bend("rows", is_key(5), started_at=START + 5.89)
 
 
 def _doubled_row(made: Made) -> None:
@@ -365,14 +377,14 @@ def test_a_second_body_before_the_lease_has_run_out_is_found() -> None:
 
 def test_a_start_after_an_acknowledged_pause_is_found() -> None:
     made = _paused()
-    made.bend("bodies", is_body(5), arrived=START + 5.9, ended=START + 5.95)
+    _start_late(made)
     assert "S11" in {violation.promise for violation in check(made.history())}
 
 
 def test_a_start_after_an_acknowledged_delete_is_found() -> None:
     made = _paused()
     made.bend("requests", lambda r: r.verb == "pause", verb="delete")
-    made.bend("bodies", is_body(5), arrived=START + 5.9, ended=START + 5.95)
+    _start_late(made)
     assert "S11" in {violation.promise for violation in check(made.history())}
 
 
