@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -78,6 +79,14 @@ class Shape:
         return Terms(worker_lease=self.worker_lease, scheduler_lease=self.scheduler_lease)
 
 
+class EtcdLike(Protocol):
+    """What faults do to an etcd."""
+
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def signal(self, number: signal.Signals) -> None: ...
+
+
 class Node:
     """One place of a role: it is filled by one process after the other."""
 
@@ -128,6 +137,8 @@ class Cluster:
         self.shape = shape
         self.nodes: list[Node] = []
         self.is_kept = True
+        self.etcd: EtcdLike | None = None
+        """The etcd that coordinates the schedulers, where the rig has started one."""
         self.asked: list[Request] = []
         """What faults have asked of the API."""
         self.disk: Path | None = None
@@ -190,8 +201,7 @@ class Cluster:
             try:
                 owned, workers = await connection.fetchrow(  # type: ignore[misc]  # it always has a row
                     """select
-                        (select count(*) from duties join members on members.id = duties.owner
-                            where name like 'shard:%' and lease_until > now()),
+                        (select count(*) from shards where marked_at > clock_timestamp() - interval '2500 ms'),
                         (select count(*) from workers where state = 'active' and lease_until > now())"""
                 )
             finally:

@@ -198,10 +198,8 @@ class End:
     attempts: tuple[Lost, ...] = ()
     workers: Mapping[str, float] = field(default_factory=dict)
     """The end of each living worker's lease."""
-    members: Mapping[str, float] = field(default_factory=dict)
-    """The end of each scheduler's membership."""
-    owners: Mapping[int, str | None] = field(default_factory=dict)
-    """The owner of each shard, by its duty."""
+    marked: Mapping[int, float] = field(default_factory=dict)
+    """When each shard's owner last marked it, which owners do every second, whoever coordinates them; 0: never."""
     cursors: Mapping[str, datetime | None] = field(default_factory=dict)
 
 

@@ -183,8 +183,7 @@ def clean(spec: dict[str, Any] | None = None, *, upto: int = 9) -> Made:
     made.end = dataclasses.replace(
         made.end,
         workers={"w1": START + 100},
-        members={"m1": START + 20},
-        owners=dict.fromkeys(range(64), "m1"),
+        marked=dict.fromkeys(range(64), START + 11.5),
         cursors={JOB: slot(10)},
     )
     return made

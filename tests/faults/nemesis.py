@@ -13,6 +13,7 @@ from tests.faults.database_faults import (
     DiskFull,
     LongTransaction,
 )
+from tests.faults.etcd import EtcdKilled, EtcdSilent
 from tests.faults.fault import Fault
 from tests.faults.history import Window
 from tests.faults.pace import lasting
@@ -78,6 +79,8 @@ def everything() -> list[Fault]:
         NoticesSpoiled("double"),
         NoticesSpoiled("replay"),
         RollingRestart(),
+        EtcdKilled(),
+        EtcdSilent(),
         Fault(),
     ]
     return faults

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.faults import clock_changes, mutants, witness
+from tests.faults import clock_changes, etcd, mutants, witness
 from tests.faults.client import Client
 from tests.faults.cluster import Cluster, Shape, running
 from tests.faults.fault import Fault
@@ -81,7 +81,14 @@ async def run(
     zones = {change.zone: change.posix for change in night}
     changed = mutants.environ(plan.mutant, zones) if plan.mutant or zones else {}
     shape = dataclasses.replace(plan.shape, extra={**plan.shape.extra, **changed})
-    async with aside(receiving(folder / "receiver")) as receiver, running(shape) as cluster:
+    async with contextlib.AsyncExitStack() as opened:
+        receiver = await opened.enter_async_context(aside(receiving(folder / "receiver")))
+        server = None
+        if shape.coordination == "etcd":
+            server = await opened.enter_async_context(aside(etcd.serving()))
+            shape = dataclasses.replace(shape, coordination=server.address)
+        cluster = await opened.enter_async_context(running(shape))
+        cluster.etcd = server
         await _hand_over_secret(cluster, receiver)
         await cluster.until_ready()
         say("every shard has an owner, every worker is in")

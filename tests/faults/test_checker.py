@@ -59,7 +59,7 @@ def test_a_slot_may_be_skipped_while_an_earlier_execution_is_unfinished() -> Non
 
 def test_a_lost_attempt_is_tried_again_after_its_lease_beside_the_zombie() -> None:
     made = _retried(second_at=60.0, lease_until=START + 40)
-    made.end = dataclasses.replace(made.end, at=START + 70, members={"m1": START + 80}, cursors={})
+    made.end = dataclasses.replace(made.end, at=START + 70, marked={}, cursors={})
     made.windows.append(Window("SIGSTOP", "worker-1", START + 3, START + 60))
     assert check(made.history()) == []
 
@@ -292,15 +292,15 @@ def _zombie_at_the_end(made: Made) -> None:
 
 
 def _unowned_shard(made: Made) -> None:
-    made.end = dataclasses.replace(made.end, owners={**made.end.owners, 7: None})
+    made.end = dataclasses.replace(made.end, marked={**made.end.marked, 7: 0.0})
 
 
 def _dead_owner(made: Made) -> None:
-    made.end = dataclasses.replace(made.end, members={"m1": START + 11})
+    made.end = dataclasses.replace(made.end, marked={**made.end.marked, 7: START - 5})
 
 
 def _forgotten_cursor(made: Made) -> None:
-    made.end = dataclasses.replace(made.end, at=START + 300, members={"m1": START + 400})
+    made.end = dataclasses.replace(made.end, at=START + 300, marked={})
 
 
 def _late(made: Made) -> None:

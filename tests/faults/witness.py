@@ -132,14 +132,10 @@ async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
         workers = await connection.fetch(
             "select id, lease_until from workers where state in ('active', 'draining')"
         )
-        members = await connection.fetch("select id, lease_until from members")
-        duties = await connection.fetch("select name, owner from duties where name like 'shard:%'")
+        shards = await connection.fetch("select shard, marked_at from shards")
         cursors = await connection.fetch(
             "select job_id, next_slot from cursors where not is_held and not awaits"
         )
-    owners = dict.fromkeys(range(64)) | {
-        int(row["name"].partition(":")[2]): str(row["owner"]) for row in duties
-    }
     return End(
         at=now.timestamp(),
         executions=tuple(
@@ -167,8 +163,7 @@ async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
             for row in attempts
         ),
         workers={str(row["id"]): row["lease_until"].timestamp() for row in workers},
-        members={str(row["id"]): row["lease_until"].timestamp() for row in members},
-        owners=owners,
+        marked={row["shard"]: _seconds(row["marked_at"]) or 0.0 for row in shards},
         cursors={row["job_id"].hex: row["next_slot"] for row in cursors},
     )
 
