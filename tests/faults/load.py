@@ -194,7 +194,7 @@ class Load:
         return request.outcome == "ok" and len(request.tries) == 1
 
     async def _trigger(self, rng: random.Random) -> None:
-        names = ("manual", "manual", "manual-solo", "second-00")
+        names = ("manual", "manual", "manual-solo", "second-00", "solo-0")
         while not self._client.stop.is_set():
             await lasting(rng.uniform(0.2, 1.2), self._client.stop)
             name = rng.choice(names)

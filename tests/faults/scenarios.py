@@ -14,7 +14,7 @@ from tests.faults.database_faults import DatabaseKilled, DatabaseRestarted
 from tests.faults.fault import Fault
 from tests.faults.history import History, ShardChange
 from tests.faults.pace import lasting
-from tests.faults.process_faults import Killed
+from tests.faults.process_faults import Killed, RollingRestart
 from tests.faults.report import share
 from tests.faults.run import Act, Stage
 from tests.faults.wire_faults import NoticesSpoiled
@@ -45,6 +45,23 @@ async def black_out(stage: Stage) -> None:
         await stage.cluster.until_ready()
         # Long enough that all is staged as far ahead as before.
         await lasting(20)
+
+
+async def roll(stage: Stage) -> None:
+    """A deploy: every process is asked to stop and started again, one after the other, twice; with calm before."""
+    await stage.nemesis.inject(Fault(CALM, 30))
+    for _ in range(2):
+        await stage.nemesis.inject(RollingRestart())
+        await stage.cluster.until_ready()
+        await lasting(5)
+
+
+async def kill_workers(stage: Stage) -> None:
+    """kill -9 of a worker with attempts under way, each after the last one's have been rescued."""
+    for _ in range(3):
+        await lasting(6)
+        await stage.nemesis.inject(Killed("worker", seconds=2.0))
+        await lasting(stage.cluster.shape.worker_lease + 6)
 
 
 async def restart_database(stage: Stage) -> None:
@@ -92,6 +109,30 @@ def takeovers(history: History) -> dict[str, Any]:
         **{f"takeover p{part * 100:g} s": round(share(found, part), 3) for part in (0.5, 0.9, 0.99)},
         "takeover max s": round(found[-1], 3),
     }
+
+
+def rescues(history: History) -> dict[str, Any]:
+    """For each attempt that a killed worker had under way: how long after the kill its execution was claimed again."""
+    found: list[float] = []
+    for changes in Facts(history).changes.values():
+        for window in history.windows:
+            if not window.fault.startswith("kill -9 of a worker"):
+                continue
+            before = [change for change in changes if change.at <= window.began]
+            after = [
+                change for change in changes if change.at > window.began and change.fence > change.old_fence
+            ]
+            if (
+                before
+                and after
+                and before[-1].state == "running"
+                and before[-1].process.startswith(f"{window.subject}#")
+            ):
+                found.append(after[0].at - window.began)
+    found.sort()
+    if not found:
+        return {"rescued": 0}
+    return {"rescued": len(found), "soonest s": round(found[0], 3), "latest s": round(found[-1], 3)}
 
 
 def recoveries(history: History) -> dict[str, Any]:

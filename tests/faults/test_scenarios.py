@@ -107,6 +107,29 @@ async def test_bus(tmp_path: Path) -> None:
     assert report.figures[f"{lost}: p99 ms"] <= report.figures["none: p99 ms"] + 1000
 
 
+async def test_rolling(tmp_path: Path) -> None:
+    """L3: a deploy adds no more than a second."""
+    plan = Plan(Options.read().seed, 0, (), _shape(DEFAULTS), STEADY)
+    fault = "rolling restart"
+    report = await _judged(
+        "rolling", plan, tmp_path, act=scenarios.roll, measure=lambda h: scenarios.compared(h, fault)
+    )
+    assert report.violations == []
+    assert report.figures[f"{fault}: p100 ms"] <= report.figures["none: p100 ms"] + 1000
+
+
+async def test_rescue(tmp_path: Path) -> None:
+    """L5: what a killed worker had under way is tried again when its lease has run out, and not sooner."""
+    size = dataclasses.replace(STEADY, seconds=4, fives=0, longs=8)
+    plan = Plan(Options.read().seed, 0, (), _shape(DEFAULTS), size)
+    report = await _judged("rescue", plan, tmp_path, act=scenarios.kill_workers, measure=scenarios.rescues)
+    assert report.violations == []
+    assert report.figures["rescued"] > 0
+    # A lease counts from the last heartbeat; then come a sweep and the job's own delay before a retry, of a second each.
+    assert DEFAULTS.worker_lease - DEFAULTS.heartbeat - 1 <= report.figures["soonest s"]
+    assert report.figures["latest s"] <= DEFAULTS.worker_lease + 3
+
+
 async def test_night(tmp_path: Path) -> None:
     """Clocks go back in three zones and forward in two, while schedulers and workers are killed."""
     faults = [Killed("scheduler"), Killed("worker"), CommitCut("scheduler")]
