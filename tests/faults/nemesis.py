@@ -114,6 +114,8 @@ class Nemesis:
                     self.skipped[fault.name] = reason
                     continue
                 await self.inject(fault)
+                # What comes late after a fault is to be its own, not the next one's.
+                await self._cluster.until_ready()
                 await lasting(self._random.uniform(*rest))
             if not any(fault.seconds < end - self._cluster.clock() for fault in self._faults):
                 return
