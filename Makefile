@@ -43,8 +43,17 @@ setup: $(VENV)/.dev ## Make .venv with everything that development needs
 unit: $(VENV)/.dev ## Run tests without coverage (options: T="tests/model -k wheel")
 	$(BIN)/pytest -m "not faults" $(T)
 
-faults: $(VENV)/.dev ## Run the tests that inject faults for minutes
-	$(BIN)/pytest -m faults $(T)
+# Scenarios: mixed takeover blackout restarts bus rolling rescue night. SEED repeats a run; EVIDENCE=docs/evidence keeps table, plot and JSON.
+MINUTES ?= 5
+SEED ?=
+SCENARIO ?= mixed
+COORDINATION ?= postgres
+EVIDENCE ?=
+KILLS ?= 50
+
+faults: $(VENV)/.dev ## Inject faults for MINUTES and check every promise (options: SCENARIO, SEED, COORDINATION, EVIDENCE, KILLS)
+	MINUTES=$(MINUTES) SEED=$(SEED) COORDINATION=$(COORDINATION) EVIDENCE=$(EVIDENCE) KILLS=$(KILLS) \
+		$(BIN)/pytest -m faults -s -p no:cacheprovider tests/faults/test_scenarios.py -k "$(SCENARIO)" $(T)
 
 check: lint types imports ## Run every check that runs no code: format, lint, types, imports
 

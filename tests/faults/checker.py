@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tests.faults import oracle
 from tests.faults.checks import attempts, chain, cluster, slots, writes
 from tests.faults.checks.facts import Facts, Violation
 from tests.faults.history import History
@@ -34,5 +35,6 @@ PROMISES: tuple[Callable[[Facts], Iterator[Violation]], ...] = (
 
 def check(history: History) -> list[Violation]:
     """Every violation that the history shows; none for a history that keeps every promise."""
+    oracle.go_by(history.zones)
     facts = Facts(history)
     return [violation for promise in PROMISES for violation in promise(facts)]

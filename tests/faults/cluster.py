@@ -11,9 +11,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -22,16 +23,22 @@ from cronwell.config import DatabaseSettings
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
-from tests.faults.history import Terms
+from tests.faults.disk import small_disk
+from tests.faults.history import Request, Terms
 from tests.faults.link import Link
-from tests.faults.pace import lasting
-from tests.support.postgres import SURVIVES_A_KILL, temporary_server
+from tests.faults.pace import aside, lasting
+from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST
 from tests.support.processes import ROOT, Process
 from tests.support.waiting import until_async
 
 WITNESS = Path(__file__).with_name("witness.sql")
 # Commits have times, which tell in which order transactions became visible.
-OWN_SERVER = {**SURVIVES_A_KILL, "track_commit_timestamp": "on"}
+OWN_SERVER = {
+    **SURVIVES_A_KILL,
+    "track_commit_timestamp": "on",
+    "max_wal_size": "256MB",
+    "min_wal_size": "64MB",
+}
 RESTART_AFTER = 1.0
 
 
@@ -46,6 +53,7 @@ class Shape:
     scheduler_lease: float = 2.0
     worker_lease: float = 6.0
     heartbeat: float = 1.0
+    coordination: str = "postgres"
     extra: Mapping[str, str] = field(default_factory=dict)
     """More of the children's environment."""
     server: Mapping[str, str] = field(default_factory=dict)
@@ -62,12 +70,21 @@ class Shape:
             "CRONWELL_WORKER_IMPORTS": "tests.faults.handlers",
             "CRONWELL_EGRESS_ALLOW": "127.0.0.0/8",
             "CRONWELL_LOG_FORMAT": "json",
+            "CRONWELL_COORDINATION": self.coordination,
             "PYTHONUNBUFFERED": "1",
             **self.extra,
         }
 
     def terms(self) -> Terms:
         return Terms(worker_lease=self.worker_lease, scheduler_lease=self.scheduler_lease)
+
+
+class EtcdLike(Protocol):
+    """What faults do to an etcd."""
+
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def signal(self, number: signal.Signals) -> None: ...
 
 
 class Node:
@@ -120,6 +137,10 @@ class Cluster:
         self.shape = shape
         self.nodes: list[Node] = []
         self.is_kept = True
+        self.etcd: EtcdLike | None = None
+        """The etcd that coordinates the schedulers, where the rig has started one."""
+        self.asked: list[Request] = []
+        """What faults have asked of the API."""
         self.disk: Path | None = None
         """The small file system that the server is on, where there is one."""
         parts = urlsplit(server.url)
@@ -159,7 +180,7 @@ class Cluster:
                 }
                 self.nodes.append(Node(f"{role}-{number}", role, link, environ, port))
         for node in self.nodes:
-            node.start()
+            await asyncio.to_thread(node.start)
 
     async def keep(self) -> None:
         """Start again, after its time, whatever has ended."""
@@ -180,8 +201,7 @@ class Cluster:
             try:
                 owned, workers = await connection.fetchrow(  # type: ignore[misc]  # it always has a row
                     """select
-                        (select count(*) from duties join members on members.id = duties.owner
-                            where name like 'shard:%' and lease_until > now()),
+                        (select count(*) from shards where marked_at > clock_timestamp() - interval '2500 ms'),
                         (select count(*) from workers where state = 'active' and lease_until > now())"""
                 )
             finally:
@@ -194,21 +214,32 @@ class Cluster:
         self.is_kept = False
         for node in self.nodes:
             for life in node.lives:
-                life.close()
+                await asyncio.to_thread(life.close)
             await node.link.close()
 
 
+@contextlib.contextmanager
+def own_server(settings: Mapping[str, str]) -> Iterator[tuple[EmbeddedPostgres, Path | None]]:
+    """A PostgreSQL to be ill-treated, and the small file system that it is on, where there is one."""
+    with small_disk() as (folder, is_own):
+        server = EmbeddedPostgres(folder / "data", extra={**UNSAFE_BUT_FAST, **settings})
+        server.start()
+        try:
+            yield server, folder if is_own else None
+        finally:
+            server.stop("immediate")
+
+
 @contextlib.asynccontextmanager
-async def running(shape: Shape, prepare: Sequence[str] = ()) -> AsyncIterator[Cluster]:
-    """A migrated database that writes its log, and a cluster on it. `prepare` is SQL to run on the empty cluster."""
-    with temporary_server(**{**OWN_SERVER, **shape.server}) as server:
+async def running(shape: Shape) -> AsyncIterator[Cluster]:
+    """A migrated database that writes its log, and a cluster on it."""
+    async with aside(own_server({**OWN_SERVER, **shape.server})) as (server, disk):
         database = await Database.connect(DatabaseSettings(), server.url, application_name="rig")
         await migrate(database)
         await database.execute(WITNESS.read_text())
-        for statement in prepare:
-            await database.execute(statement)
         await database.close()
         cluster = Cluster(server, shape)
+        cluster.disk = disk
         keeper: asyncio.Task[None] | None = None
         try:
             await cluster.open()

@@ -186,6 +186,7 @@ class Lost:
     attempt: int
     result: str
     error_kind: str | None = None
+    started_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +198,8 @@ class End:
     attempts: tuple[Lost, ...] = ()
     workers: Mapping[str, float] = field(default_factory=dict)
     """The end of each living worker's lease."""
-    members: Mapping[str, float] = field(default_factory=dict)
-    """The end of each scheduler's membership."""
-    owners: Mapping[int, str | None] = field(default_factory=dict)
-    """The owner of each shard, by its duty."""
+    marked: Mapping[int, float] = field(default_factory=dict)
+    """When each shard's owner last marked it, which owners do every second, whoever coordinates them; 0: never."""
     cursors: Mapping[str, datetime | None] = field(default_factory=dict)
 
 
@@ -254,6 +253,8 @@ class History:
     workers: tuple[WorkerChange, ...] = ()
     windows: tuple[Window, ...] = ()
     stalls: tuple[tuple[float, float], ...] = ()
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """Zones that kept rules of the rig's own, as POSIX TZ texts."""
 
 
 def execution_id(key: Key) -> str:

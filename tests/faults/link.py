@@ -19,6 +19,7 @@ Notices = Literal["pass", "drop", "double", "replay"]
 COMMIT = b"COMMIT"
 
 _NOTIFICATION, _KEY_DATA = b"A", b"K"
+_PARSE, _BIND, _QUERY = b"P", b"B", b"Q"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,38 @@ class Served:
     pid: int
     since: float
     process: str
+
+
+class Talk:
+    """What a client says on one connection, message by message, and what its transaction has done so far."""
+
+    def __init__(self) -> None:
+        self._has_begun = False
+        self._statements: dict[bytes, bytes] = {}
+        self.done = b""
+        """The names of the statements of this transaction."""
+        self.commits = False
+        """Whether the last message was a COMMIT."""
+
+    async def next(self, reader: asyncio.StreamReader) -> bytes:
+        """The next message; nothing when the client has gone."""
+        try:
+            if not self._has_begun:
+                self._has_begun = True
+                size = await reader.readexactly(4)
+                return size + await reader.readexactly(struct.unpack("!i", size)[0] - 4)
+            head = await reader.readexactly(5)
+            body = await reader.readexactly(struct.unpack("!i", head[1:])[0] - 4)
+        except (asyncio.IncompleteReadError, OSError):
+            return b""
+        kind, parts = head[:1], body.split(b"\0", 2)
+        if kind == _PARSE:
+            self._statements[parts[0]] = parts[1][:60]
+            self.done += parts[1][:60]
+        elif kind == _BIND:
+            self.done += self._statements.get(parts[1], b"")
+        self.commits = kind == _QUERY and body[: len(COMMIT)].upper() == COMMIT
+        return head + body
 
 
 class Pair:
@@ -59,6 +92,8 @@ class Link:
         self.notices: Notices = "pass"
         self.commits_to_cut = 0
         self.commit_hold = 0.0
+        self.commit_of = b""
+        """Only transactions that have done a statement of this name are cut or held; empty: any."""
         self.commits_caught = 0
         self.up = asyncio.Event()
         self.down = asyncio.Event()
@@ -76,6 +111,7 @@ class Link:
         self.is_refusing = False
         self.commits_to_cut = 0
         self.commit_hold = 0.0
+        self.commit_of = b""
         self.delay = 0.0
         self.up.set()
         self.down.set()
@@ -133,26 +169,35 @@ class Link:
             pair.abort()
 
     async def _forward_up(self, reader: asyncio.StreamReader, pair: Pair) -> None:
+        talk = Talk()
         try:
-            while data := await reader.read(1 << 16):
+            while message := await talk.next(reader):
                 await self.up.wait()
                 if self.delay:
                     await lasting(self.delay)
-                is_commit = COMMIT in data
-                if is_commit and self.commit_hold:
-                    hold, self.commit_hold = self.commit_hold, 0.0
-                    self.commits_caught += 1
-                    await lasting(hold)
-                pair.server.write(data)
+                is_caught = talk.commits and self.commit_of in talk.done
+                if is_caught and self.commit_hold:
+                    await self._hold_back()
+                pair.server.write(message)
                 await pair.server.drain()
-                if is_commit and self.commits_to_cut:
+                if is_caught and self.commits_to_cut:
                     self.commits_to_cut -= 1
                     self.commits_caught += 1
                     pair.client.transport.abort()
                     break
+                if talk.commits:
+                    talk.done = b""
         finally:
             with contextlib.suppress(OSError, RuntimeError):
                 pair.server.write_eof()
+
+    async def _hold_back(self) -> None:
+        """Hold up a COMMIT, and with it all else that the node says: its leases run out meanwhile."""
+        hold, self.commit_hold = self.commit_hold, 0.0
+        self.commits_caught += 1
+        self.up.clear()
+        await lasting(hold)
+        self.up.set()
 
     async def _forward_down(self, reader: asyncio.StreamReader, pair: Pair, process: str) -> None:
         try:

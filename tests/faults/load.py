@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.faults import oracle
 from tests.faults.client import Client
+from tests.faults.clock_changes import Change
 from tests.faults.pace import lasting
 from tests.faults.receiver import HOSTILE
 
@@ -25,7 +26,7 @@ ZONES = (
 )
 PATIENT = {"max_attempts": 50, "backoff": "fixed", "initial_delay": "1s", "max_delay": "1s"}
 """Enough attempts that none fails for good because a fault took them."""
-MISSES_NOTHING = {"catch_up": "all", "catch_up_limit": 10_000, "catch_up_window": "1h"}
+MISSES_NOTHING: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 10_000, "catch_up_window": "1h"}
 STORM_SCHEDULES = ("* * * * * *", "*/2 * * * * *", "1-59/2 * * * * *", "*/5 * * * * *", "3,17,42 * * * * *")
 POISON: tuple[Mapping[str, Any], ...] = (
     {"schedule": "0 0 30 2 *"},
@@ -60,11 +61,12 @@ class Size:
 class Load:
     """Creates the steady jobs, then changes others until told to stop."""
 
-    def __init__(self, client: Client, url: str, size: Size, seed: str) -> None:
+    def __init__(self, client: Client, url: str, size: Size, seed: str, night: Sequence[Change] = ()) -> None:
         self._client = client
         self._url = url
         self._size = size
         self._seed = seed
+        self._night = night
         self._count = 0
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -83,8 +85,7 @@ class Load:
                 f"five-{n:02d}",
                 {"cron": f"{n % 5}-59/5 * * * * *", "timezone": ZONES[n % len(ZONES)]},
                 path=f"/fail/{n % 3}",
-                catch_up=("all", "last", "none")[n % 3],
-                **({"catch_up_limit": 10_000, "catch_up_window": "1h"} if n % 3 == 0 else {}),
+                **({**MISSES_NOTHING} if n % 3 == 0 else {"catch_up": ("last", "none")[n % 2]}),
             )
             for n in range(size.fives)
         ]
@@ -103,7 +104,15 @@ class Load:
             for n in range(size.solos)
         ]
         made += [self._job("manual", None), self._job("manual-solo", None, path="/slow/2", overlap="skip")]
-        made += [self._job("busy", None) | {"target": {"handler": {"name": "rig.busy"}}, "timeout": "30s"}]
+        # One attempt: it is to take down one worker, and not the next one after it.
+        busy = {"target": {"handler": {"name": "rig.busy"}}, "timeout": "30s", "retry": {"max_attempts": 1}}
+        made += [self._job("busy", None) | busy]
+        made += [
+            self._job(
+                f"night/{change.zone}", {"cron": change.cron, "timezone": change.zone}, **MISSES_NOTHING
+            )
+            for change in self._night
+        ]
         if size.hostile:
             made += [
                 self._job(f"hostile-{path}", f"{n}-59/6 * * * * *", path=f"/{path}", timeout="2s")
@@ -185,7 +194,7 @@ class Load:
         return request.outcome == "ok" and len(request.tries) == 1
 
     async def _trigger(self, rng: random.Random) -> None:
-        names = ("manual", "manual", "manual-solo", "second-00")
+        names = ("manual", "manual", "manual-solo", "second-00", "solo-0")
         while not self._client.stop.is_set():
             await lasting(rng.uniform(0.2, 1.2), self._client.stop)
             name = rng.choice(names)

@@ -13,6 +13,7 @@ from tests.faults.database_faults import (
     DiskFull,
     LongTransaction,
 )
+from tests.faults.etcd import EtcdKilled, EtcdSilent
 from tests.faults.fault import Fault
 from tests.faults.history import Window
 from tests.faults.pace import lasting
@@ -78,6 +79,8 @@ def everything() -> list[Fault]:
         NoticesSpoiled("double"),
         NoticesSpoiled("replay"),
         RollingRestart(),
+        EtcdKilled(),
+        EtcdSilent(),
         Fault(),
     ]
     return faults
@@ -111,6 +114,8 @@ class Nemesis:
                     self.skipped[fault.name] = reason
                     continue
                 await self.inject(fault)
+                # What comes late after a fault is to be its own, not the next one's.
+                await self._cluster.until_ready()
                 await lasting(self._random.uniform(*rest))
             if not any(fault.seconds < end - self._cluster.clock() for fault in self._faults):
                 return

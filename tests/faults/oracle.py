@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from tests.model.walker import walk
+from tests.support.rules import zone as made_zone
 
+_made: dict[str, tzinfo] = {}
 _IN = re.compile(r"in (\d+)s")
 
 
@@ -36,6 +38,13 @@ def slots(spec: Mapping[str, Any], after: datetime, until: datetime) -> list[dat
             zone = schedule.get("timezone") or spec.get("timezone") or "UTC"
             return _cron(text, str(zone), after, until)
     raise AssertionError(f"the oracle cannot read {schedule!r}")
+
+
+def go_by(rules: Mapping[str, str]) -> None:
+    """Let some zones keep rules of the rig's own, given as POSIX TZ texts; all others keep theirs."""
+    _made.clear()
+    _made.update({name: made_zone(name, posix) for name, posix in rules.items()})
+    _hour.cache_clear()
 
 
 def delay(spec: Mapping[str, Any]) -> timedelta | None:
@@ -67,4 +76,11 @@ def _cron(text: str, zone: str, after: datetime, until: datetime) -> list[dateti
 @lru_cache(maxsize=4096)
 def _hour(text: str, zone: str, hour: datetime) -> tuple[datetime, ...]:
     before = hour - timedelta(microseconds=1)
-    return tuple(walk(text, ZoneInfo(zone), before, hour + timedelta(hours=1) - timedelta(microseconds=1)))
+    return tuple(
+        walk(
+            text,
+            _made.get(zone) or ZoneInfo(zone),
+            before,
+            hour + timedelta(hours=1) - timedelta(microseconds=1),
+        )
+    )

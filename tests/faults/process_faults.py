@@ -10,11 +10,13 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.faults.cluster import Cluster, Node
+from tests.faults.cluster import Cluster, Node, answers
 from tests.faults.fault import Fault, pick
 from tests.faults.handlers import BUSY_SECONDS
+from tests.faults.history import Request, Try
 from tests.faults.pace import lasting
 from tests.support.processes import Process
+from tests.support.waiting import until
 
 
 def faketime(offset_seconds: int) -> Mapping[str, str] | None:
@@ -88,6 +90,8 @@ class BusyLoop(Fault):
 
     async def inject(self, cluster: Cluster, rng: random.Random) -> str:
         api = pick(cluster, "api", rng)
+        now = cluster.clock()
+        cluster.asked.append(Request("trigger", "busy", (Try(now, now, "unknown"),)))
         timeout = aiohttp.ClientTimeout(total=3)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
@@ -120,17 +124,18 @@ class ClockWrong(Fault):
 
 
 class RollingRestart(Fault):
-    """SIGTERM to one process after the other, a few seconds apart, each started again at once."""
+    """SIGTERM to one process after the other, each when the one before it is up again, as a deploy does it."""
 
     def __init__(self) -> None:
-        super().__init__("rolling restart", 12.0)
+        super().__init__("rolling restart", 5.0)
         self._rolling: asyncio.Task[None] | None = None
 
     async def inject(self, cluster: Cluster, rng: random.Random) -> str:
         async def roll() -> None:
             for node in rng.sample(cluster.nodes, len(cluster.nodes)):
                 node.terminate()
-                await lasting(2.0)
+                await until(lambda node=node: not node.is_running, within=60)  # type: ignore[misc]  # bound early
+                await until(lambda node=node: answers(node), within=60)  # type: ignore[misc]  # bound early
 
         self._rolling = asyncio.create_task(roll())
         return "everything, one by one"

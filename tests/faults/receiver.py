@@ -148,17 +148,16 @@ class _Endpoints:
                 "path": request.path,
             }
         )
-        status: int | None = None
         try:
             response = await self._act(request)
-            status = response.status
+            request["status"] = response.status
         finally:
             # Also when the caller has gone, which cancels this: its body of work ends here.
             ended = {
                 "number": number,
                 "ended": time.time(),
                 "ended_monotonic": time.monotonic(),
-                "status": status,
+                "status": request.get("status"),
             }
             await self._log.write(ended)
         return response
@@ -187,16 +186,21 @@ class _Endpoints:
                 request.transport.abort()
         return web.json_response({"done": True})
 
-    async def _drip(self, request: web.Request) -> None:
+    async def _begin(self, request: web.Request) -> web.StreamResponse:
+        """Answer 200, and leave the rest of the answer for later: who has seen that may call it a success."""
         response = web.StreamResponse()
         await response.prepare(request)
+        request["status"] = response.status
+        return response
+
+    async def _drip(self, request: web.Request) -> None:
+        response = await self._begin(request)
         while True:
             await response.write(b".")
             await lasting(0.5)
 
     async def _huge(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
+        response = await self._begin(request)
         chunk = b"x" * 65536
         with contextlib.suppress(OSError):
             for _ in range(HUGE // len(chunk)):

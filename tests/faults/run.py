@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import subprocess
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,20 +13,16 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.faults import witness
+from tests.faults import clock_changes, etcd, mutants, witness
 from tests.faults.client import Client
 from tests.faults.cluster import Cluster, Shape, running
 from tests.faults.fault import Fault
-from tests.faults.history import History, Window
+from tests.faults.history import End, History, Window
 from tests.faults.load import Load, Size
 from tests.faults.nemesis import Nemesis
-from tests.faults.pace import lasting
+from tests.faults.pace import aside, lasting
 from tests.faults.receiver import Receiver, receiving
 from tests.support.waiting import until_async
-
-SETTLE = 4.0
-"""How long the load goes on after the last fault, so that there are slots to see that all is well again."""
-PATIENCE = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +34,14 @@ class Plan:
     faults: Sequence[Fault]
     shape: Shape = field(default_factory=Shape)
     size: Size = field(default_factory=Size)
-    prepare: Sequence[str] = ()
+    mutant: str = ""
+    night_after: float = 0.0
+    """Clocks change so many seconds after the start of the run; 0: not at all."""
     rest: tuple[float, float] = (2.0, 5.0)
+    settle: float = 4.0
+    """How long the load goes on after the last fault, so that there are slots to see that all is well again."""
+    patience: float = 90.0
+    """How long to wait for what was due to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +77,41 @@ async def run(
     def say(what: str) -> None:
         tell(f"{time.monotonic() - began:6.1f} s  {what}")
 
-    with receiving(folder / "receiver") as receiver:
-        async with running(plan.shape, plan.prepare) as cluster:
-            await _hand_over_secret(cluster, receiver)
+    night = clock_changes.night(int(time.time() + plan.night_after)) if plan.night_after else []
+    zones = {change.zone: change.posix for change in night}
+    changed = mutants.environ(plan.mutant, zones) if plan.mutant or zones else {}
+    shape = dataclasses.replace(plan.shape, extra={**plan.shape.extra, **changed})
+    async with contextlib.AsyncExitStack() as opened:
+        receiver = await opened.enter_async_context(aside(receiving(folder / "receiver")))
+        server = None
+        if shape.coordination == "etcd":
+            server = await opened.enter_async_context(aside(etcd.serving()))
+            shape = dataclasses.replace(shape, coordination=server.address)
+        cluster = await opened.enter_async_context(running(shape))
+        cluster.etcd = server
+        await _hand_over_secret(cluster, receiver)
+        await cluster.until_ready()
+        say("every shard has an owner, every worker is in")
+        client = Client(cluster.of("api"), cluster.clock, folder / "client.log", f"{plan.seed}/client")
+        load = Load(client, receiver.url, plan.size, plan.seed, night)
+        nemesis = Nemesis(cluster, plan.faults, f"{plan.seed}/nemesis", say)
+        stage = Stage(cluster, client, load, receiver, nemesis)
+        try:
+            await load.create()
+            loading = asyncio.create_task(load.run())
+            await (act(stage) if act is not None else nemesis.run(plan.seconds, plan.rest))
+            say("healed; letting it settle")
             await cluster.until_ready()
-            say("every shard has an owner, every worker is in")
-            client = Client(cluster.of("api"), cluster.clock, folder / "client.log", f"{plan.seed}/client")
-            load = Load(client, receiver.url, plan.size, plan.seed)
-            nemesis = Nemesis(cluster, plan.faults, f"{plan.seed}/nemesis", say)
-            stage = Stage(cluster, client, load, receiver, nemesis)
-            try:
-                await load.create()
-                loading = asyncio.create_task(load.run())
-                await (act(stage) if act is not None else nemesis.run(plan.seconds, plan.rest))
-                say("healed; letting it settle")
-                await cluster.until_ready()
-                await lasting(SETTLE)
-                client.stop.set()
-                await loading
-                history = await _quiet(stage, say)
-                return Outcome(history, nemesis.skipped, _logs(cluster))
-            except BaseException:
-                (folder / "nodes.log").write_text(_logs(cluster))
-                raise
-            finally:
-                await client.close()
+            await lasting(plan.settle)
+            client.stop.set()
+            await loading
+            history = await _quiet(stage, say, plan.patience)
+            return Outcome(dataclasses.replace(history, zones=zones), nemesis.skipped, _logs(cluster))
+        except BaseException:
+            (folder / "nodes.log").write_text(_logs(cluster))
+            raise
+        finally:
+            await client.close()
 
 
 async def _hand_over_secret(cluster: Cluster, receiver: Receiver) -> None:
@@ -108,7 +122,7 @@ async def _hand_over_secret(cluster: Cluster, receiver: Receiver) -> None:
         await connection.close()
 
 
-async def _quiet(stage: Stage, say: Callable[[str], None]) -> History:
+async def _quiet(stage: Stage, say: Callable[[str], None], patience: float) -> History:
     """Wait until all that was due has ended, stop everything, and take the evidence."""
     cluster = stage.cluster
     until = cluster.clock()
@@ -125,7 +139,7 @@ async def _quiet(stage: Stage, say: Callable[[str], None]) -> History:
 
     with contextlib.suppress(AssertionError):
         # What has not ended by then is a violation, which the checker shows with its evidence.
-        await until_async(has_ended, within=PATIENCE)
+        await until_async(has_ended, within=patience)
     await lasting(1.0)
     end = await witness.read_end(connection)
     cluster.is_kept = False
@@ -140,7 +154,7 @@ async def _quiet(stage: Stage, say: Callable[[str], None]) -> History:
 
 
 async def _take(
-    stage: Stage, connection: asyncpg.Connection[asyncpg.Record], until: float, end: witness.End
+    stage: Stage, connection: asyncpg.Connection[asyncpg.Record], until: float, end: End
 ) -> History:
     served = [each for link in stage.cluster.links for each in link.served]
     log = await witness.read_log(connection, served)
@@ -150,7 +164,7 @@ async def _take(
         terms=stage.cluster.shape.terms(),
         until=until,
         end=end,
-        requests=tuple(stage.client.requests),
+        requests=(*stage.client.requests, *stage.cluster.asked),
         bodies=tuple(body for body in stage.receiver.bodies() if body.arrived <= end.at),
         jobs=tuple(log.jobs),
         cursors=tuple(c for c in log.cursors if max(c.at, c.committed) <= end.at),
@@ -163,10 +177,7 @@ async def _take(
     )
 
 
-def _wait(process: object) -> None:
-    import subprocess
-
-    assert isinstance(process, subprocess.Popen)
+def _wait(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(timeout=20)
     except subprocess.TimeoutExpired:

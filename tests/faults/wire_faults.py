@@ -44,26 +44,32 @@ class Cut(WireFault):
         link.cut()
 
 
+# What a transaction of each role that matters has done before its COMMIT.
+MATTERS = {"scheduler": b"move_cursors", "worker": b"", "api": b"_job"}
+
+
 class CommitCut(WireFault):
     """COMMITs reach the server, and their answers never come: the outcome is unknown."""
 
     def __init__(self, role: str) -> None:
-        super().__init__("cut during COMMIT", role, 3.0)
+        super().__init__("cut during COMMIT", role, 4.0)
 
     def strike(self, link: Link, cluster: Cluster, rng: random.Random) -> None:
+        link.commit_of = MATTERS[self.role]
         link.commits_to_cut = rng.randint(1, 5)
 
 
 class CommitHeld(WireFault):
-    """A COMMIT is under way for longer than a lease lasts, and arrives after all."""
+    """A COMMIT, and all else that the node says, is under way for longer than a lease lasts, and arrives after all."""
 
     def __init__(self, role: str) -> None:
         super().__init__("COMMIT held up", role)
 
     def strike(self, link: Link, cluster: Cluster, rng: random.Random) -> None:
         lease = cluster.shape.worker_lease if self.role == "worker" else cluster.shape.scheduler_lease
+        link.commit_of = MATTERS[self.role]
         link.commit_hold = lease * 1.5
-        self.seconds = lease * 1.5 + 1
+        self.seconds = lease * 1.5 + 3
 
 
 class Delayed(WireFault):
@@ -89,12 +95,13 @@ class HalfClosed(WireFault):
 class OneWay(WireFault):
     """One direction is silent: a deaf node hears no answers, a mute one is not heard."""
 
-    def __init__(self, role: str, *, is_deaf: bool) -> None:
+    def __init__(self, role: str, *, is_deaf: bool, seconds: float | None = None) -> None:
         super().__init__("deaf" if is_deaf else "mute", role)
         self._is_deaf = is_deaf
+        self._fixed = seconds
 
     def strike(self, link: Link, cluster: Cluster, rng: random.Random) -> None:
-        self.seconds = rng.choice((1.0, 4.0, cluster.shape.worker_lease + 2))
+        self.seconds = self._fixed or rng.choice((1.0, 4.0, cluster.shape.worker_lease + 2))
         (link.down if self._is_deaf else link.up).clear()
 
 

@@ -21,6 +21,9 @@ order by seq
 """
 
 
+Stamp = tuple[int, int, float, float, str]
+
+
 class Log:
     """The log of changes, by what changed."""
 
@@ -53,12 +56,12 @@ class Log:
         found = [each for each in self._by_pid.get(pid, []) if each.since <= at + 0.5]
         return found[-1].process if found else f"rig-{pid}"
 
-    def _take_jobs(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_jobs(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op, old
         job, spec = _job(new), new["spec"]
         self.jobs.append(history.JobChange(*stamp, job, new["name"], new["state"], new["revision"], spec))
 
-    def _take_cursors(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_cursors(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         either = new or old
         self.cursors.append(
             history.CursorChange(
@@ -75,7 +78,7 @@ class Log:
             )
         )
 
-    def _take_executions(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_executions(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         either = new or old
         self.executions.append(
             history.ExecutionChange(
@@ -93,20 +96,20 @@ class Log:
             )
         )
 
-    def _take_skips(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_skips(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op, old
         begin, end = _moment(new["from_slot"]), _moment(new["to_slot"])
         assert begin is not None
         assert end is not None
         self.skips.append(history.SkipChange(*stamp, _job(new), new["reason"], begin, end))
 
-    def _take_shards(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_shards(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op
         self.shards.append(
             history.ShardChange(*stamp, new["shard"], old["epoch"], new["epoch"], new["owner"])
         )
 
-    def _take_workers(self, stamp: Any, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _take_workers(self, stamp: Stamp, op: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         del op, old
         lease = datetime.fromisoformat(new["lease_until"]).timestamp()
         self.workers.append(history.WorkerChange(*stamp, new["id"], new["state"], lease))
@@ -129,14 +132,10 @@ async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
         workers = await connection.fetch(
             "select id, lease_until from workers where state in ('active', 'draining')"
         )
-        members = await connection.fetch("select id, lease_until from members")
-        duties = await connection.fetch("select name, owner from duties where name like 'shard:%'")
+        shards = await connection.fetch("select shard, marked_at from shards")
         cursors = await connection.fetch(
             "select job_id, next_slot from cursors where not is_held and not awaits"
         )
-    owners = dict.fromkeys(range(64)) | {
-        int(row["name"].partition(":")[2]): str(row["owner"]) for row in duties
-    }
     return End(
         at=now.timestamp(),
         executions=tuple(
@@ -153,12 +152,18 @@ async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
             for row in executions
         ),
         attempts=tuple(
-            Lost(_row_key(row), row["fence"], row["attempt"], row["result"], row["error_kind"])
+            Lost(
+                _row_key(row),
+                row["fence"],
+                row["attempt"],
+                row["result"],
+                row["error_kind"],
+                _seconds(row["started_at"]),
+            )
             for row in attempts
         ),
         workers={str(row["id"]): row["lease_until"].timestamp() for row in workers},
-        members={str(row["id"]): row["lease_until"].timestamp() for row in members},
-        owners=owners,
+        marked={row["shard"]: _seconds(row["marked_at"]) or 0.0 for row in shards},
         cursors={row["job_id"].hex: row["next_slot"] for row in cursors},
     )
 

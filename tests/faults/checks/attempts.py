@@ -78,13 +78,14 @@ def zombies_are_bounded(facts: Facts) -> Iterator[Violation]:
             for second in bodies[number + 1 :]:
                 if key is None or not overlaps(first, second) or first.fence == second.fence:
                     continue
-                lease = _lease_end(facts, key, first, second.arrived)
+                older, newer = sorted((first, second), key=lambda body: body.fence)
+                lease = _lease_end(facts, key, older, second.arrived)
                 if lease is not None and second.arrived < lease - facts.terms.clock_error:
                     yield facts.tell(
                         "S9",
                         key,
-                        f"fence {second.fence} began {lease - second.arrived:.3f} s before the lease of"
-                        f" fence {first.fence} had run out",
+                        f"fence {newer.fence} ran {lease - second.arrived:.3f} s before the lease of"
+                        f" fence {older.fence} had run out",
                     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,12 +29,12 @@ def is_staging(change: CursorChange) -> bool:
 def one_chain(facts: Facts) -> Iterator[Violation]:
     """S5: cursors go forward only, and each move writes, in its own transaction, what it passes."""
     written: defaultdict[tuple[str, int], set[datetime]] = defaultdict(set)
-    for key, changes in facts.changes.items():
-        for change in changes:
-            if change.op == "insert" and key[1] == "scheduled":
-                written[key[0], change.xid].add(key[2])
+    for key, staged in facts.changes.items():
+        for each in staged:
+            if each.op == "insert" and key[1] == "scheduled":
+                written[key[0], each.xid].add(key[2])
     for job, changes in facts.cursors.items():
-        for before, change in zip(changes, changes[1:], strict=False):
+        for before, change in itertools.pairwise(changes):
             if change.op == "update" and change.old_slot != before.new_slot:
                 yield _tell(facts, change, f"moved from {change.old_slot}, but stood at {before.new_slot}")
         for change in changes:

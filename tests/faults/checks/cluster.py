@@ -14,11 +14,12 @@ def healed(facts: Facts) -> Iterator[Violation]:
     for key, row in facts.rows.items():
         if row.state == "running" and end.workers.get(row.worker or "", 0.0) < end.at - facts.terms.sweep:
             yield facts.tell("L9", key, "runs, although its worker's lease has run out")
-    for shard, owner in end.owners.items():
-        until = end.members.get(owner or "", 0.0)
-        if until < end.at:
+    oldest = end.at - facts.terms.scheduler_lease - facts.terms.sweep
+    for shard, marked in end.marked.items():
+        if marked < oldest:
+            said = f"has no living owner: nobody has marked it for {end.at - marked:.1f} s"
             yield Violation(
-                "L9", f"shard {shard}", "has no living owner", database=(f"owner {owner}, lease {until:.3f}",)
+                "L9", f"shard {shard}", said, database=(f"marked at {marked:.3f}, now {end.at:.3f}",)
             )
     for job, next_slot in end.cursors.items():
         if next_slot is not None and next_slot.timestamp() < end.at - facts.terms.grace:

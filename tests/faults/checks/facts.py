@@ -41,6 +41,8 @@ class Violation:
     client: tuple[str, ...] = ()
     receiver: tuple[str, ...] = ()
     database: tuple[str, ...] = ()
+    due: float | None = None
+    """The slot that it is about, where it is about one."""
 
     def __str__(self) -> str:
         witnesses = (("client", self.client), ("receiver", self.receiver), ("database", self.database))
@@ -80,7 +82,7 @@ class Facts:
         self.lost: dict[Key, list[Lost]] = _grouped((each.key, each) for each in history.end.attempts)
         for group in (self.jobs, self.changes, self.cursors):
             for listed in group.values():
-                listed.sort(key=lambda change: change.seq)  # type: ignore[attr-defined]  # all of them are changes
+                listed.sort(key=lambda change: change.seq)
         for bodies in self.bodies.values():
             bodies.sort(key=lambda body: body.arrived)
 
@@ -119,6 +121,10 @@ class Facts:
     @cached_property
     def bodies_by_job(self) -> dict[str, list[Body]]:
         return _grouped((b.job, b) for b in self.history.bodies)
+
+    @cached_property
+    def keys_by_job(self) -> dict[str, list[Key]]:
+        return _grouped((key[0], key) for key in self.changes)
 
     @cached_property
     def stretches(self) -> dict[str, list[Stretch]]:
@@ -188,6 +194,7 @@ class Facts:
             client=tuple(map(_told_request, self.requests.get(self.name(job), [])[-6:])),
             receiver=tuple(map(_told_body, self.bodies.get(execution_id(key), []))),
             database=tuple(database[-12:]),
+            due=key[2].timestamp(),
         )
 
     def tell_job(self, promise: str, job: str, said: str, *, database: Iterable[object] = ()) -> Violation:
@@ -202,6 +209,13 @@ class Facts:
             receiver=tuple(map(_told_body, self.bodies_of(job)[-3:])),
             database=listed,
         )
+
+    def started(self, key: Key, body: Body) -> float:
+        """When an attempt began: as its worker has told the database, or else when it arrived."""
+        row = self.rows.get(key)
+        told = row.started_at if row is not None and row.fence == body.fence else None
+        told = told or next((e.started_at for e in self.lost.get(key, []) if e.fence == body.fence), None)
+        return body.arrived if told is None else min(told, body.arrived)
 
     def key(self, execution: str) -> Key | None:
         return key_of(execution)

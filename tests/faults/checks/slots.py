@@ -147,9 +147,10 @@ def _unfinished_before(facts: Facts, key: Key, done: ExecutionChange) -> int:
     """
     job, _, slot = key
     count = 0
-    for other, changes in facts.changes.items():
-        if other[0] != job or other[2] >= slot:
+    for other in facts.keys_by_job.get(job, []):
+        if other[2] >= slot:
             continue
+        changes = facts.changes[other]
         seen = [c for c in changes if c.at <= done.at]
         recent = [c for c in seen if c.at >= done.at - 5.0]
         last = seen[-1] if seen else None
@@ -163,9 +164,7 @@ def _unexplained_end(facts: Facts, key: Key, row: Row, stretch: Stretch) -> str:
     done = next((c for c in reversed(facts.changes.get(key, [])) if c.old_state != c.state), None)
     assert done is not None
     withheld = any(
-        s.state in ("paused", "deleted") and s.begins_from - 1 <= row_time
-        for s in facts.stretches[key[0]]
-        for row_time in (done.at,)
+        s.state in ("paused", "deleted") and s.begins_from - 1 <= done.at for s in facts.stretches[key[0]]
     )
     lost = facts.lost.get(key, [])
     most = int((stretch.spec.get("retry") or {}).get("max_attempts", 4))

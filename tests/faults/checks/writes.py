@@ -96,11 +96,14 @@ def what_is_stopped_stays_so(facts: Facts) -> Iterator[Violation]:
         )
         for body in facts.bodies_by_job.get(request.job, []):
             key = facts.key(body.execution)
-            if key is None or not request.ended + facts.terms.clock_error < body.arrived < resumed:
+            # It may arrive after the answer, but it has begun before: the way from the worker takes its time.
+            if key is None or not request.ended < body.arrived < resumed:
+                continue
+            late = facts.started(key, body) - request.ended
+            if late <= facts.terms.clock_error:
                 continue
             if key[1] == "manual" and key[2].timestamp() > request.invoked:
                 continue
-            late = body.arrived - request.ended
             yield facts.tell(
                 "S11", key, f"began {late:.3f} s after its job's {request.verb} was acknowledged"
             )

@@ -1,0 +1,142 @@
+"""Mutants: the product with one of its safeguards taken out, to see that the checker notices.
+
+They are applied to the real processes, from outside (`tests/faults/site`). Where another safeguard would hide the missing
+one, that one is taken out too, and the mutant says so: promises are kept by more than one line.
+
+The same way gives processes zones of the rig's own, whose clocks change while a run lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+from cronwell.model import zones as zones_of_the_product
+from cronwell.model.cron import Expression
+from cronwell.store.postgres import executions, transaction
+from cronwell.store.postgres.shards import ShardChanges
+from cronwell.store.postgres.transaction import PostgresTransaction
+from cronwell.worker.attempt import Attempt
+from tests.support.rules import zone
+
+MUTANT, ZONES = "RIG_MUTANT", "RIG_ZONES"
+SITE = Path(__file__).with_name("site")
+
+
+def environ(mutant: str = "", zones: dict[str, str] | None = None) -> dict[str, str]:
+    """What the processes have in their environment, to be changed."""
+    path = os.pathsep.join([str(SITE), str(SITE.parents[2]), os.environ.get("PYTHONPATH", "")])
+    return {"PYTHONPATH": path, MUTANT: mutant, ZONES: json.dumps(zones or {})}
+
+
+def apply() -> None:
+    """Change this process as its environment says."""
+    if zones := json.loads(os.environ.get(ZONES) or "{}"):
+        _keep_zones(zones)
+    if mutant := os.environ.get(MUTANT):
+        MUTANTS[mutant]()
+
+
+def no_epoch_check() -> None:
+    """Whoever believes to own a shard stages in it."""
+
+    async def hold_shards(self: ShardChanges, owner: Any, epochs: Any) -> None:
+        del self, owner, epochs
+
+    _replace(ShardChanges, "hold_shards", hold_shards)
+
+
+def cursor_first() -> None:
+    """The cursor moves, and is committed, before what it passes is written."""
+    record, stage = PostgresTransaction.record, PostgresTransaction.stage
+
+    async def nothing(self: PostgresTransaction, moves: Any, now: datetime) -> None:
+        del self, moves, now
+
+    class Moving(PostgresTransaction):
+        pass
+
+    _replace(Moving, "record", nothing)
+
+    async def stage_later(self: PostgresTransaction, moves: Sequence[Any], now: datetime) -> None:
+        moving = copy.copy(self)
+        moving.__class__ = Moving
+        await stage(moving, moves, now)
+        await self._connection.execute("commit")
+        await self._connection.execute("begin")
+        await record(self, moves, now)
+
+    _replace(PostgresTransaction, "stage", stage_later)
+
+
+def no_compare_and_set() -> None:
+    """A cursor moves from wherever it stands. Without the row's lock, too, which would keep others from moving it."""
+
+    _cut(transaction, "_STAGING", "lock_due", "    for update skip locked\n")
+    _cut(transaction, "_STAGING", "move_cursors", "    and cursors.revision = moved.revision\n")
+    _cut(transaction, "_STAGING", "move_cursors", "    and cursors.next_slot = moved.from_slot")
+    stage = PostgresTransaction.stage
+
+    async def stage_slowly(self: PostgresTransaction, moves: Sequence[Any], now: datetime) -> None:
+        await _a_while(0.2)
+        await stage(self, moves, now)
+
+    _replace(PostgresTransaction, "stage", stage_slowly)
+
+
+def no_fence() -> None:
+    """A result is written down whoever brings it."""
+
+    for name in ("complete", "succeed"):
+        _cut(executions, "_SQL", name, "    and e.fence = r.fence\n")
+
+
+def random_ids() -> None:
+    """Each attempt has an id of its own, in place of its execution's."""
+
+    call = Attempt.call
+    _replace(Attempt, "call", lambda self: dataclasses.replace(call(self), execution_id=str(uuid4())))
+
+
+def double_fire() -> None:
+    """Cron arithmetic that takes a time of day which a clock shows twice for two slots."""
+
+    _replace(Expression, "has_fixed_times", property(lambda self: False))
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    mutant.__name__: mutant
+    for mutant in (no_epoch_check, cursor_first, no_compare_and_set, no_fence, random_ids, double_fire)
+}
+
+
+def _keep_zones(zones: dict[str, str]) -> None:
+
+    made = {name: zone(name, posix) for name, posix in zones.items()}
+    original = zones_of_the_product._load
+    _replace(zones_of_the_product, "_load", lambda name: made.get(name) or original(name))
+
+
+def _replace(owner: Any, name: str, value: Any) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name} any more: mend the mutant"
+    setattr(owner, name, value)
+
+
+def _cut(module: ModuleType, statements: str, name: str, text: str) -> None:
+    """Take a part out of a statement."""
+    known = dict(getattr(module, statements))
+    assert text in known[name], f"{name} has no {text!r} any more: mend the mutant"
+    setattr(module, statements, {**known, name: known[name].replace(text, "")})
+
+
+async def _a_while(seconds: float) -> None:
+    await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=seconds)

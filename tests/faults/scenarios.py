@@ -1,0 +1,184 @@
+"""What a scenario does beyond the ordinary run, and what is measured of it."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from tests.faults.checks.cluster import first_bodies
+from tests.faults.checks.facts import Facts
+from tests.faults.database_faults import DatabaseKilled, DatabaseRestarted
+from tests.faults.fault import Fault
+from tests.faults.history import History, ShardChange
+from tests.faults.pace import lasting
+from tests.faults.process_faults import Killed, RollingRestart
+from tests.faults.report import share
+from tests.faults.run import Act, Stage
+from tests.faults.wire_faults import NoticesSpoiled
+
+CALM = "none"
+BLACKOUT_SECONDS = 30.0
+
+
+def kill_schedulers(times: int) -> Act:
+    """kill -9 of one scheduler at a time, each after all shards have an owner again."""
+
+    async def act(stage: Stage) -> None:
+        for _ in range(times):
+            await stage.nemesis.inject(Killed("scheduler", seconds=1.0))
+            await stage.cluster.until_ready()
+            await lasting(1.0)
+
+    return act
+
+
+async def black_out(stage: Stage) -> None:
+    """Half a minute without any scheduler, between times with them; what is due goes on as if nothing were."""
+    stage.client.stop.set()  # a change of a job is staged by the API, and would blur what schedulers do
+    await lasting(20)
+    for _ in range(2):
+        await stage.nemesis.inject(Fault(CALM, BLACKOUT_SECONDS))
+        await stage.nemesis.inject(Killed("scheduler", everyone=True, seconds=BLACKOUT_SECONDS))
+        await stage.cluster.until_ready()
+        # Long enough that all is staged as far ahead as before.
+        await lasting(20)
+
+
+async def roll(stage: Stage) -> None:
+    """A deploy: every process is asked to stop and started again, one after the other, twice; with calm before."""
+    await stage.nemesis.inject(Fault(CALM, 30))
+    for _ in range(2):
+        await stage.nemesis.inject(RollingRestart())
+        await stage.cluster.until_ready()
+        await lasting(5)
+
+
+async def kill_workers(stage: Stage) -> None:
+    """kill -9 of a worker with attempts under way, each after the last one's have been rescued."""
+    for _ in range(3):
+        await lasting(6)
+        await stage.nemesis.inject(Killed("worker", seconds=2.0))
+        await lasting(stage.cluster.shape.worker_lease + 6)
+
+
+async def restart_database(stage: Stage) -> None:
+    """PostgreSQL restarted ten times under load: fast, immediate, killed."""
+    faults: list[Callable[[], Fault]] = [
+        lambda: DatabaseRestarted("fast"),
+        lambda: DatabaseRestarted("immediate"),
+        DatabaseKilled,
+    ]
+    for number in range(10):
+        await stage.nemesis.inject(faults[number % 3]())
+        await lasting(15)
+
+
+async def spoil_the_bus(stage: Stage) -> None:
+    """The bus loses, doubles and replays everything, for half a minute each, with a calm before for comparison."""
+    await stage.nemesis.inject(Fault(CALM, 30))
+    for notices in ("drop", "double", "replay"):
+        await stage.nemesis.inject(NoticesSpoiled(notices, 30))
+
+
+def takeovers(history: History) -> dict[str, Any]:
+    """For each scheduler that was killed: how long until others had begun an epoch of each of its shards."""
+    entered: defaultdict[int, list[ShardChange]] = defaultdict(list)
+    for change in sorted(history.shards, key=lambda each: each.committed):
+        entered[change.shard].append(change)
+    times = {shard: [change.committed for change in changes] for shard, changes in entered.items()}
+    found: list[float] = []
+    for window in history.windows:
+        if not window.fault.startswith("kill -9 of a scheduler"):
+            continue
+        waits = []
+        for shard, changes in entered.items():
+            place = bisect_right(times[shard], window.began)
+            was = changes[place - 1].process if place else ""
+            if was.startswith(f"{window.subject}#") and place < len(changes):
+                waits.append(changes[place].committed - window.began)
+        if waits:
+            found.append(max(waits))
+    found.sort()
+    if not found:
+        return {}
+    return {
+        "takeovers": len(found),
+        **{f"takeover p{part * 100:g} s": round(share(found, part), 3) for part in (0.5, 0.9, 0.99)},
+        "takeover max s": round(found[-1], 3),
+    }
+
+
+def rescues(history: History) -> dict[str, Any]:
+    """For each attempt that a killed worker had under way: how long after the kill its execution was claimed again."""
+    found: list[float] = []
+    for changes in Facts(history).changes.values():
+        for window in history.windows:
+            if not window.fault.startswith("kill -9 of a worker"):
+                continue
+            before = [change for change in changes if change.at <= window.began]
+            after = [
+                change for change in changes if change.at > window.began and change.fence > change.old_fence
+            ]
+            if (
+                before
+                and after
+                and before[-1].state == "running"
+                and before[-1].process.startswith(f"{window.subject}#")
+            ):
+                found.append(after[0].at - window.began)
+    found.sort()
+    if not found:
+        return {"rescued": 0}
+    return {"rescued": len(found), "soonest s": round(found[0], 3), "latest s": round(found[-1], 3)}
+
+
+def recoveries(history: History) -> dict[str, Any]:
+    """For each outage of PostgreSQL: how long after it was back until everything that had been due had begun."""
+    firsts = list(first_bodies(Facts(history)))
+    found = []
+    for window in history.windows:
+        begun = [body.arrived for key, body in firsts if window.began <= key[2].timestamp() <= window.healed]
+        found.append(max(0.0, max(begun, default=0.0) - window.healed))
+    found.sort()
+    return {
+        "restarts": len(found),
+        "recovery p50 s": round(share(found, 0.5), 3),
+        "recovery max s": round(found[-1], 3),
+    }
+
+
+def compared(history: History, fault: str) -> dict[str, Any]:
+    """Lateness in the windows of a fault beside that in calm ones, of slots of jobs that nothing else delays."""
+    samples: dict[str, list[float]] = {CALM: [], fault: []}
+    for key, body in first_bodies(Facts(history)):
+        due = key[2].timestamp()
+        for window in history.windows:
+            if window.fault in samples and window.began <= due < window.healed and body.path == "/ok":
+                samples[window.fault].append(body.arrived - due)
+    told: dict[str, Any] = {}
+    for name, lateness in samples.items():
+        lateness.sort()
+        told[f"{name}: slots"] = len(lateness)
+        for part in (0.5, 0.99, 1.0):
+            told[f"{name}: p{part * 100:g} ms"] = round(share(lateness, part) * 1000, 1)
+    told["chance that a difference as large is chance"] = round(chance(samples[CALM], samples[fault]), 3)
+    return told
+
+
+def chance(one: list[float], other: list[float], rounds: int = 2000) -> float:
+    """How often a random split of both samples differs in its medians by as much as they do: a permutation test."""
+    rng = random.Random(0)
+    seen = abs(_median(one) - _median(other))
+    both = [*one, *other]
+    larger = 0
+    for _ in range(rounds):
+        rng.shuffle(both)
+        larger += abs(_median(both[: len(one)]) - _median(both[len(one) :])) >= seen
+    return larger / rounds
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]

@@ -1,0 +1,138 @@
+"""Minutes of faults. `make faults` runs these; each prints its table, and on a violation the command that repeats it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import nemesis, scenarios
+from tests.faults.checker import check
+from tests.faults.cluster import Shape
+from tests.faults.history import History
+from tests.faults.load import Size
+from tests.faults.options import Options
+from tests.faults.process_faults import Killed
+from tests.faults.report import Report
+from tests.faults.run import Act, Plan, run
+from tests.faults.wire_faults import CommitCut
+
+pytestmark = pytest.mark.faults
+
+DEFAULTS = Shape(look_ahead=60.0, scheduler_lease=4.0, worker_lease=30.0, heartbeat=5.0)
+STEADY = Size(seconds=20, fives=10, minutes=4, longs=0, solos=0, storms=0, hostile=False)
+
+Measure = Callable[[History], dict[str, Any]]
+
+
+def _tell(what: str) -> None:
+    sys.stderr.write(what + "\n")
+
+
+async def _judged(
+    scenario: str, plan: Plan, folder: Path, *, act: Act | None = None, measure: Measure = lambda _: {}
+) -> Report:
+    options = Options.read()
+    outcome = await run(plan, folder, _tell, act)
+    history = outcome.history
+    report = Report(
+        scenario, options.command(scenario), history, check(history), outcome.skipped, measure(history)
+    )
+    _tell(report.show())
+    if options.evidence is not None:
+        report.keep(options.evidence)
+    if report.violations:
+        (folder / "nodes.log").write_text(outcome.logs)
+        _tell(f"what the processes said: {folder / 'nodes.log'}")
+    return report
+
+
+def _shape(shape: Shape) -> Shape:
+    return dataclasses.replace(shape, coordination=Options.read().coordination)
+
+
+async def test_mixed(tmp_path: Path) -> None:
+    """Every fault that this machine allows, in an order that the seed gives, under every kind of load."""
+    options = Options.read()
+    plan = Plan(options.seed, options.minutes * 60, nemesis.everything(), _shape(Shape()))
+    report = await _judged("mixed", plan, tmp_path)
+    assert report.violations == []
+
+
+async def test_takeover(tmp_path: Path) -> None:
+    """Schedulers killed one after the other: others have all their shards within ten seconds, each time."""
+    options = Options.read()
+    plan = Plan(options.seed, 0, (), _shape(dataclasses.replace(DEFAULTS, schedulers=3, apis=1)), STEADY)
+    act = scenarios.kill_schedulers(options.kills)
+    report = await _judged("takeover", plan, tmp_path, act=act, measure=scenarios.takeovers)
+    assert report.violations == []
+    assert report.figures["takeover max s"] <= 10.0
+
+
+async def test_blackout(tmp_path: Path) -> None:
+    """No scheduler for half a minute adds nothing: what is due was staged before."""
+    plan = Plan(Options.read().seed, 0, (), _shape(dataclasses.replace(DEFAULTS, apis=1)), STEADY)
+    fault = "kill -9 of every scheduler"
+    report = await _judged(
+        "blackout", plan, tmp_path, act=scenarios.black_out, measure=lambda h: scenarios.compared(h, fault)
+    )
+    assert report.violations == []
+    figures = report.figures
+    assert figures[f"{fault}: p50 ms"] <= figures["none: p50 ms"] + 10
+    assert figures[f"{fault}: p99 ms"] <= max(250.0, 2 * figures["none: p99 ms"])
+
+
+async def test_restarts(tmp_path: Path) -> None:
+    """PostgreSQL restarted ten times under load: nothing is lost, and each time all has recovered in 15 s."""
+    plan = Plan(Options.read().seed, 0, (), _shape(Shape()))
+    report = await _judged(
+        "restarts", plan, tmp_path, act=scenarios.restart_database, measure=scenarios.recoveries
+    )
+    assert report.violations == []
+    assert report.figures["recovery max s"] <= 15.0
+
+
+async def test_bus(tmp_path: Path) -> None:
+    """S15: with every message of the bus lost, doubled or replayed nothing is wrong, and little is late."""
+    plan = Plan(Options.read().seed, 0, (), _shape(Shape()), dataclasses.replace(Size(), hostile=False))
+    lost = "bus messages lost"
+    report = await _judged(
+        "bus", plan, tmp_path, act=scenarios.spoil_the_bus, measure=lambda h: scenarios.compared(h, lost)
+    )
+    assert report.violations == []
+    assert report.figures[f"{lost}: p99 ms"] <= report.figures["none: p99 ms"] + 1000
+
+
+async def test_rolling(tmp_path: Path) -> None:
+    """L3: a deploy adds no more than a second."""
+    plan = Plan(Options.read().seed, 0, (), _shape(DEFAULTS), STEADY)
+    fault = "rolling restart"
+    report = await _judged(
+        "rolling", plan, tmp_path, act=scenarios.roll, measure=lambda h: scenarios.compared(h, fault)
+    )
+    assert report.violations == []
+    assert report.figures[f"{fault}: p100 ms"] <= report.figures["none: p100 ms"] + 1000
+
+
+async def test_rescue(tmp_path: Path) -> None:
+    """L5: what a killed worker had under way is tried again when its lease has run out, and not sooner."""
+    size = dataclasses.replace(STEADY, seconds=4, fives=0, longs=8)
+    plan = Plan(Options.read().seed, 0, (), _shape(DEFAULTS), size)
+    report = await _judged("rescue", plan, tmp_path, act=scenarios.kill_workers, measure=scenarios.rescues)
+    assert report.violations == []
+    assert report.figures["rescued"] > 0
+    # A lease counts from the last heartbeat; then come a sweep and the job's own delay before a retry, of a second each.
+    assert DEFAULTS.worker_lease - DEFAULTS.heartbeat - 1 <= report.figures["soonest s"]
+    assert report.figures["latest s"] <= DEFAULTS.worker_lease + 3
+
+
+async def test_night(tmp_path: Path) -> None:
+    """Clocks go back in three zones and forward in two, while schedulers and workers are killed."""
+    faults = [Killed("scheduler"), Killed("worker"), CommitCut("scheduler")]
+    plan = Plan(Options.read().seed, 75.0, faults, _shape(Shape()), night_after=60.0)
+    report = await _judged("night", plan, tmp_path)
+    assert report.violations == []
