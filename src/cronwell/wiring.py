@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import gc
 import importlib
 import ipaddress
@@ -57,10 +58,12 @@ from cronwell.store.port import Store
 from cronwell.store.postgres import migrate as migrations
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.egress import Egress
+from cronwell.targets.group import kill_every_group
 from cronwell.targets.handler import REGISTRY, HandlerRunner, load
 from cronwell.targets.http import HttpRunner
 from cronwell.targets.port import TargetRunner
 from cronwell.targets.shell import ShellRunner
+from cronwell.worker.keeper import end_process
 from cronwell.worker.role import Premises, worker_services
 
 _uvloop: Any = None
@@ -301,6 +304,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
         Premises(
             sorted(REGISTRY.names()),
             lambda: lease_store(settings, database_url(settings)),
+            functools.partial(end_process, kill_every_group),
             on_failover=base.continuity.on_failover,
         ),
     )

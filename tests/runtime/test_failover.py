@@ -80,6 +80,8 @@ async def test_a_server_that_was_replaced_and_came_back_is_not_used(servers: Pai
     servers.primary.start()
     servers.primary.ask("alter system set synchronous_standby_names = ''")
     servers.primary.ask("select pg_reload_conf()")
+    with pytest.raises(errors.StoreUnavailable, match="lost"):
+        await failing.execute("insert into kept values (2)")
     with pytest.raises(errors.StoreUnavailable, match="it was replaced"):
         await failing.execute("insert into kept values (2)")
     # Who has not seen the other cannot know.

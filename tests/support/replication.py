@@ -84,7 +84,7 @@ class Server:
             self.kill()
 
     def run(self, program: str, *arguments: str | Path) -> str:
-        ended = subprocess.run(
+        ended: subprocess.CompletedProcess[str] = subprocess.run(
             [self._binaries / program, *arguments],
             capture_output=True,
             check=False,
