@@ -12,6 +12,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
 from tests.support import etcd, postgres
 from tests.support.house import House
+from tests.support.incarnations import Replaceable
 
 
 @pytest.fixture(scope="session")
@@ -72,3 +73,9 @@ async def house(migrated_url: str) -> AsyncIterator[House]:
     opened = await House.open(migrated_url, Settings())
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def replaceable(migrated_url: str) -> Replaceable:
+    """The test's database, to be made another one."""
+    return Replaceable(migrated_url)

@@ -183,6 +183,30 @@ EVENTS: dict[str, Event] = {
             'cronwell_queue_oldest_seconds{pool="gpu"}': 1.5,
         },
     ),
+    "worker_moved": Event(
+        lambda: telemetry.worker_moved("w", kept=3, dropped=1),
+        {"level": "warning", "worker": "w", "kept": 3, "dropped": 1},
+    ),
+    "gave_up": Event(
+        lambda: telemetry.gave_up("blocked", 75),
+        {
+            "level": "critical",
+            "event": "this process ends itself",
+            "reason": "blocked",
+            "exit_code": 75,
+        },
+    ),
+    "failed_over": Event(
+        lambda: telemetry.failed_over("7/2", is_lossy=True, window=SOON),
+        {
+            "level": "error",
+            "event": "another database server answers, and commits are lost",
+            "incarnation": "7/2",
+            "window_s": 1.5,
+        },
+        {"cronwell_database_failovers_total": 1, "cronwell_database_lossy_failovers_total": 1},
+        {"cronwell_database_loss_window_seconds": 1.5},
+    ),
     "heartbeat_age": Event(
         lambda: telemetry.heartbeat_age(SOON), sets={"cronwell_heartbeat_age_seconds": 1.5}
     ),

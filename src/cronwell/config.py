@@ -117,7 +117,7 @@ class WorkerSettings:
     stall_limit: timedelta = setting(
         timedelta(minutes=10),
         "a worker whose event loop is blocked for longer ends itself, to be started again",
-        least=timedelta(seconds=1),
+        least=timedelta(milliseconds=200),
     )
     pre_claim: timedelta = setting(timedelta(milliseconds=500), "how early an execution is claimed and held")
     poll: timedelta = setting(

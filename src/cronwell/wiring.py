@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
+import functools
 import gc
 import importlib
 import ipaddress
@@ -55,12 +55,15 @@ from cronwell.scheduler.staging import Staging
 from cronwell.scheduler.watermark import Watermark
 from cronwell.store.port import Store
 from cronwell.store.postgres import migrate as migrations
+from cronwell.store.postgres.leases import lease_store
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.egress import Egress
+from cronwell.targets.group import kill_every_group
 from cronwell.targets.handler import REGISTRY, HandlerRunner, load
 from cronwell.targets.http import HttpRunner
 from cronwell.targets.port import TargetRunner
 from cronwell.targets.shell import ShellRunner
+from cronwell.worker.keeper import end_process
 from cronwell.worker.role import Premises, worker_services
 
 _uvloop: Any = None
@@ -300,22 +303,11 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
         base.jobs,
         Premises(
             sorted(REGISTRY.names()),
-            lambda: lease_store(settings, database_url(settings)),
+            lambda: lease_store(settings.database, settings.worker, database_url(settings)),
+            functools.partial(end_process, kill_every_group),
             on_failover=base.continuity.on_failover,
         ),
     )
-
-
-@contextlib.asynccontextmanager
-async def lease_store(settings: Settings, url: str) -> AsyncIterator[Store]:
-    """The store on connections of its own, for the thread that keeps a worker's lease: it gives up early, to try again."""
-    patience = max(settings.worker.lease / 4, timedelta(seconds=1))
-    own = dataclasses.replace(settings.database, statement_timeout=patience, pool_size=2)
-    database = await Database.connect(own, url, application_name="cronwell worker lease", is_hot=True)
-    try:
-        yield PostgresStore(database)
-    finally:
-        await database.close()
 
 
 def _overrides(base: Base) -> Overrides:

@@ -270,6 +270,7 @@ OF_ALL = {
     "waits_over",
     *("overrides_waiting", "forget_overrides"),
     "open_backfills",
+    *("pulse", "begin_anew"),
 }
 
 

@@ -139,6 +139,49 @@ async def test_what_a_cut_off_worker_dropped_is_tried_again_also_where_it_comes_
     assert (done.output, begun) == ("fence 2", [1, 2])
 
 
+async def test_a_worker_that_cannot_enter_anew_at_once_tries_again(
+    house: House, far_house: House, proxy: Proxy
+) -> None:
+    dropped = asyncio.Event()
+
+    async def work(ctx: Context) -> str:
+        if ctx.fence > 1:
+            return f"fence {ctx.fence}"
+        try:
+            await asyncio.Event().wait()
+        finally:
+            dropped.set()
+        return "never"
+
+    far_house.registry.add(work, "work")
+    await house.create(retry=QUICK)
+    async with far_house.working(**SOON):
+        key = await house.trigger()
+        await house.until_state(key, State.RUNNING)
+        with silence(proxy):
+            await until(dropped.is_set, within=10)
+            proxy.cut_before = b"/* register */"
+        await until_async(lambda: _names(house, "stopped"))
+        cut = proxy.connections
+        await until(lambda: proxy.connections > cut + 2)
+        assert not await _names(house, "active")
+        proxy.cut_before = None
+
+        async def is_done() -> bool:
+            await house.rescue().run_once()
+            return (await house.get(key)).state is State.SUCCEEDED
+
+        await until_async(is_done)
+    assert (await house.get(key)).output == "fence 2"
+
+
+async def _names(house: House, state: str) -> int:
+    count: int = await house.database.fetchval(
+        "select count(*) from workers where state = $1::text::worker_state", state
+    )
+    return count
+
+
 async def test_a_claim_whose_answer_was_lost_is_returned_and_what_is_held_is_kept(
     house: House, far_house: House, proxy: Proxy
 ) -> None:

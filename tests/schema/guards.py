@@ -375,6 +375,8 @@ UNGUARDED = {
         "overrides_applied",
     ),
     *("slots_left_out", "insert_decided", "forget_overrides"),
+    # One row for each process.
+    *("pulse", "forget_pulses"),
 }
 
 # A worker pauses a job that answers 410, and a scheduler resumes one whose pause is over: these run hot as well.

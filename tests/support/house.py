@@ -39,10 +39,10 @@ from cronwell.scheduler.chores.rezoning import Rezoning
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.staging import Staging
 from cronwell.store.port import Claimed, Execution, ExecutionFilter, Store, Worker
+from cronwell.store.postgres.leases import lease_store
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import HandlerRunner, Registry
 from cronwell.targets.port import TargetRunner
-from cronwell.wiring import lease_store
 from cronwell.worker.role import Premises, worker_services
 from tests.support.waiting import until_async
 
@@ -213,7 +213,7 @@ class House:
             self.jobs,
             Premises(
                 self.registry.names(),
-                lambda: lease_store(dataclasses.replace(self.settings, worker=own), self.url),
+                lambda: lease_store(self.settings.database, own, self.url),
                 self.endings.append,
             ),
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cronwell import Context, handler
-from tests.support.waiting import until
+from tests.support.waiting import until, until_blocking
 
 FOLDER = "TALLY_FOLDER"
 
@@ -50,6 +50,26 @@ async def wait(ctx: Context) -> str:
     folder = Path(os.environ[FOLDER])
     if ctx.fence == 1:
         await until((folder / "release").exists, within=600)
+    _write("end", ctx)
+    return f"fence {ctx.fence}"
+
+
+@handler("tally.block")
+async def block(ctx: Context) -> str:
+    """As `tally.wait`, but block the whole event loop meanwhile."""
+    _write("start", ctx)
+    if ctx.fence == 1:
+        until_blocking((Path(os.environ[FOLDER]) / "release").exists, within=600)
+    _write("end", ctx)
+    return f"fence {ctx.fence}"
+
+
+@handler("tally.spin")
+async def spin(ctx: Context) -> str:
+    """As `tally.block`, and keep the processor busy."""
+    _write("start", ctx)
+    while ctx.fence == 1 and not (Path(os.environ[FOLDER]) / "release").exists():
+        sum(range(100_000))
     _write("end", ctx)
     return f"fence {ctx.fence}"
 

@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import asyncpg
 
@@ -121,7 +121,7 @@ def each_of(url: str) -> list[str]:
             for n, host in enumerate(named)
         ]
     return [
-        urlunsplit(parts._replace(netloc=netloc, query=urlencode(each, safe="/", quote_via=quote)))
+        f"{parts.scheme}://{netloc}{parts.path}?{urlencode(each, safe='/', quote_via=quote)}"
         for netloc, each in zip(netlocs, queries, strict=True)
     ]
 

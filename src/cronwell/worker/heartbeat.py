@@ -41,11 +41,10 @@ class Heartbeat:
             # What was dropped may stand under a name that lives on, and nobody would take it up: give up the name.
             await self._lease.leave()
             self._has_dropped = False
-            if not self.is_draining:
-                await self._lease.register()
-            return self._settings.heartbeat
-        if self._lease.is_elsewhere:
+        elif self._lease.is_elsewhere:
             await self._move()
+        if not self._lease.is_entered and not self.is_draining:
+            await self._lease.register()
         await self._let_go()
         self._slots.sweep()
         reports = self._slots.reports()
@@ -105,10 +104,7 @@ class Heartbeat:
                 await self._store.hand_back(name, strays)
         dropped = self._slots.lose(confirmed)
         telemetry.worker_moved(str(self._lease.worker), kept=len(self._slots), dropped=dropped)
-        if self.is_draining:
-            self._lease.is_elsewhere = False
-        else:
-            await self._lease.register()
+        self._lease.is_elsewhere = False
 
     async def _let_go(self) -> None:
         """Give up the retired names that hold nothing any more."""

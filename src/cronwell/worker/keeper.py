@@ -28,7 +28,6 @@ from cronwell import telemetry
 from cronwell.config import WorkerSettings
 from cronwell.runtime.service import Loop, Service, run_loop
 from cronwell.store.port import Store
-from cronwell.targets.group import kill_every_group
 from cronwell.worker.heartbeat import Heartbeat
 from cronwell.worker.lease import Lease
 from cronwell.worker.slots import Slots
@@ -172,9 +171,9 @@ class Keeper(Service):
         self._silent_seconds = 0.0
 
 
-def end_process(reason: str) -> None:
-    """End this process now, and with it every shell command that it runs."""
-    kill_every_group()
+def end_process(kill_commands: Callable[[], None], reason: str) -> None:
+    """End this process now, and with it every command that it runs."""
+    kill_commands()
     # Not on this thread: whoever blocks the loop may also have the log.
     telling = threading.Thread(target=telemetry.gave_up, args=(reason, GAVE_UP), daemon=True)
     telling.start()

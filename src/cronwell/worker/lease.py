@@ -51,6 +51,11 @@ class Lease:
         return time.monotonic() < self._trust_deadline
 
     @property
+    def is_entered(self) -> bool:
+        """Whether we have a name that is not retired."""
+        return self._is_entered
+
+    @property
     def may_claim(self) -> bool:
         """Whether what is claimed now would be ours: trusted, and entered in the incarnation that answers."""
         return self._is_entered and not self.is_elsewhere and not self.is_given_up and self.is_trusted
@@ -92,7 +97,6 @@ class Lease:
             self._incarnation = incarnation
             self.worker = name
             self._is_entered = True
-            self.is_given_up = self.is_elsewhere = False
 
     async def renew(self, store: Store, *, running: int, is_draining: bool) -> None:
         """Lengthen the lease of every name, and find out whether we still have one and where."""
@@ -135,7 +139,7 @@ class Lease:
         names = self.names
         with self._lock:
             self._trust_deadline = 0.0
-            self._is_entered = False
+            self._is_entered = self.is_given_up = self.is_elsewhere = False
             self._retired.clear()
         for name in names:
             await self._store.leave(name, self._clock.now())

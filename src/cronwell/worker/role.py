@@ -28,7 +28,7 @@ from cronwell.worker.catalog import Catalog
 from cronwell.worker.claiming import Claiming
 from cronwell.worker.completion import Completion
 from cronwell.worker.heartbeat import Heartbeat
-from cronwell.worker.keeper import Keeper, OpenStore, end_process
+from cronwell.worker.keeper import Keeper, OpenStore
 from cronwell.worker.lease import Lease
 from cronwell.worker.slots import Slots
 
@@ -43,7 +43,7 @@ class Premises:
     """The names of the handlers that there are."""
     open_store: OpenStore
     """Connects anew, for the thread that keeps the lease."""
-    end_process: Callable[[str], None] = end_process
+    end_process: Callable[[str], None]
     """How that thread ends a process whose event loop is blocked; it is told why."""
     on_failover: Callable[[Callable[[], None]], None] = lambda forget: None
     """Takes what to call when another incarnation of the database answers."""

@@ -266,5 +266,5 @@ def _containing(text: str | None) -> str | None:
     return f"%{escaped}%"
 
 
-def _identity(ended: Ended) -> Claim:
-    return ended.tenant_id, ended.key, ended.fence
+def _identity(ended: Ended) -> tuple[int, ExecutionKey, int, UUID]:
+    return ended.tenant_id, ended.key, ended.fence, ended.worker
