@@ -99,6 +99,8 @@ LOSS_WINDOW = Gauge(
     "The longest time before the last failover of which commits may be lost",
     multiprocess_mode="livemax",
 )
+FINDINGS = Counter("cronwell_findings", "What the scanner found that should not be, by each walk", ["kind"])
+REARMED = Counter("cronwell_rearmed", "What the scanner has mended of that", ["kind"])
 FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
 REQUESTS = Histogram(
     "cronwell_http_request_seconds",
@@ -305,6 +307,19 @@ def failed_over(incarnation: str, *, is_lossy: bool, window: timedelta) -> None:
         else "another database server answers; no commit is known to be lost",
         incarnation=incarnation,
         window_s=round(window.total_seconds(), 3),
+    )
+
+
+def findings(kind: str, *, found: int, mended: int, examples: Sequence[str]) -> None:
+    """A whole walk of the scanner has found what should not be."""
+    FINDINGS.labels(kind).inc(found)
+    REARMED.labels(kind).inc(mended)
+    _log.warning(
+        "the scanner found what should not be",
+        kind=kind,
+        found=found,
+        mended=mended,
+        examples=list(examples),
     )
 
 

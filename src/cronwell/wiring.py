@@ -28,6 +28,7 @@ from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.presence import Presence
+from cronwell.control.rearming import Rearming
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.etcd import EtcdCoordination
@@ -48,6 +49,7 @@ from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
 from cronwell.scheduler.chores.rezoning import Rezoning
+from cronwell.scheduler.chores.scan import Scan
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.duties import Duties
 from cronwell.scheduler.role import scheduler_services
@@ -245,18 +247,18 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
 async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
     settings = base.settings
     overrides = _overrides(base)
+    calendars = Calendars(base.store, base.clock)
     chores: list[Chore] = [
         Retention(base.store, base.clock, settings.retention),
         Rescue(base.store, base.clock),
         Finishing(base.store, base.clock, base.settings.scheduler),
         Resuming(base.store, base.clock, base.jobs),
         Following(base.store, base.clock, base.settings.scheduler),
-        FollowingCalendars(
-            base.store, base.clock, base.settings.scheduler, Calendars(base.store, base.clock)
-        ),
+        FollowingCalendars(base.store, base.clock, settings.scheduler, calendars),
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
         Overriding(base.store, base.clock, overrides, settings.retention),
         Backfilling(base.store, base.bus, base.clock, settings.retention),
+        Scan(base.store, base.clock, Rearming(base.store, base.clock, settings.scheduler, calendars)),
     ]
     # Before anything is staged: after a long outage the slots of waiting overrides may be due.
     await overrides.apply_waiting()
