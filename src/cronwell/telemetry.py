@@ -323,6 +323,16 @@ def findings(kind: str, *, found: int, mended: int, examples: Sequence[str]) -> 
     )
 
 
+def paged(event: str, *, kind: str, words: str) -> None:
+    """The sentinel calls somebody, or says that it is over."""
+    level = _log.info if event == "resolve" else _log.critical
+    level({"page": "paging", "repeat": "paging again"}.get(event, "resolved"), kind=kind, summary=words)
+
+
+def sentinel_warned(kind: str, words: str) -> None:
+    _log.warning("the sentinel warns", kind=kind, summary=words)
+
+
 def worker_lost(worker: str) -> None:
     _log.warning("a worker has fallen silent; what it held will be tried again", worker=worker)
 
