@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import gc
 import importlib
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -322,22 +321,6 @@ async def lease_store(settings: Settings, url: str) -> AsyncIterator[Store]:
 
 def _overrides(base: Base) -> Overrides:
     return Overrides(base.store, base.bus, base.clock, base.settings, base.jobs)
-
-
-def is_every_address(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.asynccontextmanager

@@ -16,14 +16,14 @@ import orjson
 
 from cronwell.config import SchedulerSettings
 from cronwell.control.calendars import Calendars
-from cronwell.control.replanning import replan
-from cronwell.control.scheduling import standstill
+from cronwell.control.overriding import begin
+from cronwell.control.scheduling import put_moved, unstage
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import Plan, SkippedRange, load_plan, plan_of
 from cronwell.model.schedule import parse
 from cronwell.model.validation import validate
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Cursor, Job, Store, Suspect, Transaction
+from cronwell.store.port import Cursor, Job, Store, Suspect
 
 NO_CURSOR = "no_cursor"
 NO_SLOT = "no_slot"
@@ -50,9 +50,8 @@ def kind_of(suspect: Suspect, last: datetime | None, now: datetime) -> str | Non
         return NO_CURSOR
     assert suspect.plan is not None, "a cursor has a plan"
     if suspect.is_held:
-        schedule = load_plan(suspect.plan).schedule
-        # A calendar that leaves nothing is a reason: the job waits for it to change.
-        is_waiting = schedule.filter is not None and schedule.next_after(now) is None
+        # A calendar that leaves nothing is a reason: the job waits for it to change, and is looked at again.
+        is_waiting = suspect.held_until is not None and suspect.held_until > now - STUCK_AFTER
         return None if is_waiting else HELD
     if suspect.next_slot is None:
         following = load_plan(suspect.plan).schedule.next_after(max(now, last or now))
@@ -93,9 +92,11 @@ class Rearming:
             if plan is None:
                 return False
             job = dataclasses.replace(job, plan=plan.canonical())
-            await replan(transaction, job, lambda schedule: schedule, now=now, settings=self._settings)
-            since = max(last or job.updated_at, job.updated_at)
-            await self._account(transaction, job, plan, since, now)
+            runs_left = await unstage(transaction, job, now=now, settings=self._settings)
+            cursor = Cursor(tenant_id, job_id, job.revision, now, plan.canonical(), runs_left)
+            move = await begin(transaction, cursor, now=now, settings=self._settings)
+            passed = _passed(plan, max(last or job.updated_at, job.updated_at), now)
+            await put_moved(transaction, dataclasses.replace(move, ranges=[*move.ranges, *passed]), now)
         return True
 
     async def _plan(self, job: Job) -> Plan | None:
@@ -118,13 +119,10 @@ class Rearming:
         # How many runs are left was lost with the cursor, and one too many was not asked for.
         return None if schedule.max_runs is not None else plan_of(spec, schedule)
 
-    async def _account(
-        self, transaction: Transaction, job: Job, plan: Plan, since: datetime, now: datetime
-    ) -> None:
-        """Give the slots that were passed since a time their verdict."""
-        first = plan.schedule.next_after(since)
-        if first is None or first > now or plan.schedule.delay is not None:
-            return
-        cursor = Cursor(job.tenant_id, job.id, job.revision, now, plan.canonical(), job.runs_left)
-        passed = dataclasses.replace(standstill(cursor, plan), ranges=[SkippedRange(first, now, REARMED)])
-        await transaction.record([passed], now)
+
+def _passed(plan: Plan, since: datetime, now: datetime) -> list[SkippedRange]:
+    """The slots that were passed since a time, which are not run."""
+    first = plan.schedule.next_after(since)
+    if first is None or first > now or plan.schedule.delay is not None:
+        return []
+    return [SkippedRange(first, now, REARMED)]

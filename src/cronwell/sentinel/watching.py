@@ -17,7 +17,8 @@ import asyncpg
 
 from cronwell import errors, telemetry
 from cronwell.config import Settings
-from cronwell.runtime.postgres import load_statements, words_of
+from cronwell.runtime.postgres import load_statements
+from cronwell.runtime.servers import each_of, words_of
 from cronwell.runtime.service import Loop, run_services
 from cronwell.sentinel.incidents import Incidents
 from cronwell.sentinel.judging import Level, Limits, Reading, Verdict, Waiting, in_words, judge
@@ -111,16 +112,26 @@ class Eye:
 
     async def _connect(self) -> asyncpg.Connection[asyncpg.Record]:
         database = self._settings.database
+        url = database.url or _embedded_url(self._settings)
         options = {"application_name": "cronwell sentinel"}
         if not database.pooler:
             options["default_transaction_read_only"] = "on"
-        return await asyncpg.connect(
-            database.url or _embedded_url(self._settings),
-            timeout=self._timeout,
-            command_timeout=self._timeout,
-            server_settings=options,
-            statement_cache_size=0 if database.pooler else 100,
-        )
+        found: Exception | None = None
+        servers = each_of(url)
+        for server in servers:
+            try:
+                return await asyncpg.connect(
+                    # A connection that cannot write would be taken for one to a standby.
+                    server.replace("target_session_attrs=read-write", "target_session_attrs=primary"),
+                    timeout=self._timeout / len(servers),
+                    command_timeout=self._timeout,
+                    server_settings=options,
+                    statement_cache_size=0 if database.pooler else 100,
+                )
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                found = error
+        assert found is not None, "an address names a server"
+        raise found
 
 
 async def _watch(settings: Settings, watch: Watch) -> None:

@@ -75,6 +75,8 @@ class Suspect:
     next_slot: datetime | None
     plan: str | None
     runs_left: int | None
+    held_until: datetime | None
+    """Until when it waits for a calendar that leaves it no slot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ limit 1
 -- staged. Cursors and executions are looked up one by one, by their keys, whatever the planner thinks of the slice.
 select
     j.tenant_id, j.id as job_id, j.state::text as state, c.job_id is not null as has_cursor,
-    coalesce(c.is_held, false) as is_held, coalesce(c.awaits, false) as awaits, c.next_slot, c.plan, c.runs_left
+    coalesce(c.is_held, false) as is_held, coalesce(c.awaits, false) as awaits, c.next_slot, c.plan, c.runs_left,
+    c.held_until
 from (
     select tenant_id, id, state, spec
     from jobs as sliced
