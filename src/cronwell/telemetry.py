@@ -14,8 +14,6 @@ from datetime import datetime, timedelta
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
-from cronwell.logs import configure as configure
-
 _LATENESS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from cronwell import errors, telemetry
+from cronwell import errors, logs, telemetry
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
@@ -110,7 +110,7 @@ def run_worker(settings: Settings) -> int:
 
 def migrate(settings: Settings, *, role: str = "migrate") -> list[str]:
     """Bring the schema up to date and return what was applied; `role` is who does it, for the log."""
-    telemetry.configure(settings.log, role=role)
+    logs.configure(settings.log, role=role)
 
     async def go(url: str) -> list[str]:
         async with _database(settings, url, "migrate", is_hot=False) as database:
@@ -176,7 +176,7 @@ def _main(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
-    telemetry.configure(settings.log, role=role)
+    logs.configure(settings.log, role=role)
 
     async def go() -> int:
         stop, drained = asyncio.Event(), asyncio.Event()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncpg
 
-from cronwell import errors, telemetry
+from cronwell import errors, logs, telemetry
 from cronwell.config import Settings
 from cronwell.runtime.postgres import load_statements
 from cronwell.runtime.servers import each_of, words_of
@@ -43,7 +43,7 @@ class Watch:
 
 def run_sentinel(settings: Settings, watch: Watch) -> int:
     """Watch until a signal."""
-    telemetry.configure(settings.log, role="sentinel")
+    logs.configure(settings.log, role="sentinel")
     asyncio.run(_watch(settings, watch))
     return 0
 
