@@ -100,8 +100,8 @@ def in_words(reading: Reading) -> str:
     ahead = "no watermark" if reading.watermark is None else f"{_ahead(reading.watermark - reading.now)}"
     late = sum(each.count for each in reading.overdue)
     return (
-        f"slots are accounted for up to {ahead}; {reading.schedulers} schedulers, {reading.workers} workers, "
-        f"{late or 'nothing'} overdue"
+        f"slots are accounted for up to {ahead}; {_count(reading.schedulers, 'scheduler')}, "
+        f"{_count(reading.workers, 'worker')}, {late or 'nothing'} overdue"
     )
 
 
@@ -141,6 +141,10 @@ def _present(reading: Reading, limits: Limits) -> Iterable[Problem]:
 
 def _ahead(length: timedelta) -> str:
     return f"{_seconds(abs(length))} {'from now' if length >= timedelta() else 'ago'}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _seconds(length: timedelta) -> str:
