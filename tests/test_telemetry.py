@@ -15,7 +15,7 @@ import pytest
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 
-from cronwell import telemetry
+from cronwell import logs, telemetry
 from cronwell.config import LogSettings
 
 SOON = timedelta(milliseconds=1500)
@@ -42,6 +42,29 @@ EVENTS: dict[str, Event] = {
         lambda: telemetry.stopping("SIGTERM"), {"level": "info", "event": "stopping", "reason": "SIGTERM"}
     ),
     "stopped": Event(lambda: telemetry.stopped("api"), {"level": "info", "event": "api has stopped"}),
+    "drain_requested": Event(lambda: telemetry.drain_requested("n-1"), {"level": "info", "node": "n-1"}),
+    "child_drained": Event(lambda: telemetry.child_drained("api"), {"level": "warning", "child": "api"}),
+    "node_changed": Event(
+        lambda: telemetry.node_changed("is asked to drain", node="n-1", name="vm:1"),
+        {"level": "info", "event": "process is asked to drain", "node": "n-1", "name": "vm:1"},
+    ),
+    "findings": Event(
+        lambda: telemetry.findings("no_slot", found=3, mended=2, examples=["a"]),
+        {"level": "warning", "kind": "no_slot", "found": 3, "mended": 2, "examples": ["a"]},
+        {'cronwell_findings_total{kind="no_slot"}': 3, 'cronwell_rearmed_total{kind="no_slot"}': 2},
+    ),
+    "paged": Event(
+        lambda: telemetry.paged("page", kind="workers", words="none"),
+        {"level": "critical", "event": "paging", "kind": "workers", "summary": "none"},
+    ),
+    "paged, over": Event(
+        lambda: telemetry.paged("resolve", kind="workers", words="none"),
+        {"level": "info", "event": "resolved", "kind": "workers"},
+    ),
+    "sentinel_warned": Event(
+        lambda: telemetry.sentinel_warned("watermark", "low"),
+        {"level": "warning", "kind": "watermark", "summary": "low"},
+    ),
     "service_failed": Event(
         lambda: telemetry.service_failed("staging", ValueError("odd"), 0.123),
         {"level": "warning", "service": "staging", "error": "ValueError: odd", "retry_in_s": 0.12},
@@ -233,7 +256,8 @@ Log = Callable[[], str]
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Log]:
     """What was written to standard error, by a logger that is set up anew and forgotten afterwards."""
-    monkeypatch.setattr(telemetry, "_log", structlog.get_logger("cronwell"))
+    for module in (logs, telemetry):
+        monkeypatch.setattr(module, "_log", structlog.get_logger("cronwell"))
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     yield lambda: capsys.readouterr().err
     structlog.reset_defaults()
@@ -267,13 +291,13 @@ def test_every_event_is_tried_here() -> None:
         for name, value in vars(telemetry).items()
         if isinstance(value, FunctionType) and value.__module__ == telemetry.__name__ and name[0] != "_"
     }
-    assert events - {"configure"} == {name.partition(",")[0] for name in EVENTS}
+    assert events == {name.partition(",")[0] for name in EVENTS}
 
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_an_event_is_one_line_of_json_and_moves_its_metrics(name: str, log: Log) -> None:
     event = EVENTS[name]
-    telemetry.configure(LogSettings(level="debug", format="json"), role="worker")
+    logs.configure(LogSettings(level="debug", format="json"), role="worker")
     before = samples()
     event.emit()
     after = samples()
@@ -304,7 +328,7 @@ def test_every_metric_is_moved_by_some_event() -> None:
 
 
 def test_a_failed_request_is_logged_with_its_trace_on_one_line(log: Log) -> None:
-    telemetry.configure(LogSettings(format="json"), role="api")
+    logs.configure(LogSettings(format="json"), role="api")
 
     def fail() -> None:
         raise ValueError("odd\nthing")
@@ -317,7 +341,7 @@ def test_a_failed_request_is_logged_with_its_trace_on_one_line(log: Log) -> None
 
 
 def test_what_a_library_logs_is_one_line_of_json_too(log: Log) -> None:
-    telemetry.configure(LogSettings(format="json"), role="api")
+    logs.configure(LogSettings(format="json"), role="api")
     logging.getLogger("some.library").warning("%s is odd", "this")
     try:
         raise ValueError("odd\nthing")
@@ -330,7 +354,7 @@ def test_what_a_library_logs_is_one_line_of_json_too(log: Log) -> None:
 
 
 def test_what_a_request_leads_to_carries_its_id(log: Log) -> None:
-    telemetry.configure(LogSettings(format="json"), role="api")
+    logs.configure(LogSettings(format="json"), role="api")
     telemetry.request_began("r-7")
     telemetry.job_changed("created", job="1", name="x")
     assert json.loads(log())["request_id"] == "r-7"
@@ -346,7 +370,7 @@ def test_what_a_request_leads_to_carries_its_id(log: Log) -> None:
     ],
 )
 def test_the_level_decides_what_is_said(level: str, heard: list[str], log: Log) -> None:
-    telemetry.configure(LogSettings(level=level, format="json"), role="worker")
+    logs.configure(LogSettings(level=level, format="json"), role="worker")
     telemetry.staged(jobs=1, slots=1, skipped=0, took=SOON)
     telemetry.stopping("SIGTERM")
     telemetry.rescued(1)
@@ -360,7 +384,7 @@ def test_people_get_text_and_programs_get_json(
     chosen: str, is_terminal: bool, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    telemetry.configure(LogSettings(format=chosen), role="worker")
+    logs.configure(LogSettings(format=chosen), role="worker")
     telemetry.stopping("SIGTERM")
     wants_text = chosen == "text" or (chosen == "auto" and is_terminal)
     written = log()

@@ -29,6 +29,8 @@ ETCD_SCHEMES, ETCD_PORT = ("etcd", "etcds"), 2379
 NOT_SETTINGS = frozenset(
     {
         "CRONWELL_CONFIG",
+        # An option of `cronwell sentinel`: an address with a secret in it does not belong on a command line.
+        "CRONWELL_SENTINEL_WEBHOOK",
         # What a shell target is told of its attempt: its command may well call `cronwell`.
         "CRONWELL_JOB",
         "CRONWELL_EXECUTION",

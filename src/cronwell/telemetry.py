@@ -6,18 +6,13 @@ counted, is decided in this file alone. Metric names and labels are part of the 
 
 from __future__ import annotations
 
-import logging
-import sys
 from bisect import bisect_left
 from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
-
-from cronwell.config import LogSettings
 
 _LATENESS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -99,6 +94,8 @@ LOSS_WINDOW = Gauge(
     "The longest time before the last failover of which commits may be lost",
     multiprocess_mode="livemax",
 )
+FINDINGS = Counter("cronwell_findings", "What the scanner found that should not be, by each walk", ["kind"])
+REARMED = Counter("cronwell_rearmed", "What the scanner has mended of that", ["kind"])
 FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
 REQUESTS = Histogram(
     "cronwell_http_request_seconds",
@@ -109,41 +106,6 @@ REQUESTS = Histogram(
 
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("cronwell")
-
-
-class _Foreign(logging.Handler):
-    """Gives what libraries log the same form as our own events: one line, however long its traceback."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            facts = {"exc_info": record.exc_info} if record.exc_info else {}
-            _log.log(record.levelno, record.getMessage(), logger=record.name, **facts)
-        except Exception:  # noqa: BLE001  # as logging has it: what cannot be logged does no harm
-            self.handleError(record)
-
-
-def configure(settings: LogSettings, *, role: str) -> None:
-    """Set up logging for this process: text on a terminal, one JSON object a line elsewhere."""
-    as_text = settings.format == "text" or (settings.format == "auto" and sys.stderr.isatty())
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(pad_event_to=0) if as_text else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(settings.level.upper()),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-    structlog.contextvars.bind_contextvars(role=role)
-    root = logging.getLogger()
-    if not any(isinstance(handler, _Foreign) for handler in root.handlers):
-        root.addHandler(_Foreign())
 
 
 def started(role: str, **facts: object) -> None:
@@ -306,6 +268,29 @@ def failed_over(incarnation: str, *, is_lossy: bool, window: timedelta) -> None:
         incarnation=incarnation,
         window_s=round(window.total_seconds(), 3),
     )
+
+
+def findings(kind: str, *, found: int, mended: int, examples: Sequence[str]) -> None:
+    """A whole walk of the scanner has found what should not be."""
+    FINDINGS.labels(kind).inc(found)
+    REARMED.labels(kind).inc(mended)
+    _log.warning(
+        "the scanner found what should not be",
+        kind=kind,
+        found=found,
+        mended=mended,
+        examples=list(examples),
+    )
+
+
+def paged(event: str, *, kind: str, words: str) -> None:
+    """The sentinel calls somebody, or says that it is over."""
+    level = _log.info if event == "resolve" else _log.critical
+    level({"page": "paging", "repeat": "paging again"}.get(event, "resolved"), kind=kind, summary=words)
+
+
+def sentinel_warned(kind: str, words: str) -> None:
+    _log.warning("the sentinel warns", kind=kind, summary=words)
 
 
 def worker_lost(worker: str) -> None:

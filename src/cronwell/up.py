@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import ipaddress
 import os
 import shutil
 import sys
@@ -115,9 +116,25 @@ def role_settings(settings: Settings) -> Settings:
     Only `up` can grant it: it starts API and worker together. A worker by itself cannot know who reaches the API, whatever
     its own `host` says.
     """
-    if not wiring.is_loopback(settings.host):
+    if not is_loopback(settings.host):
         return settings
     return dataclasses.replace(settings, egress_allow=(*settings.egress_allow, *LOOPBACK))
+
+
+def is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Group(Service):
@@ -167,7 +184,7 @@ def metrics_place(settings: Settings) -> Path:
 async def _announce(
     settings: Settings, children: list[Child], embedded: EmbeddedPostgres | None, say: Say
 ) -> None:
-    host = "127.0.0.1" if wiring.is_every_address(settings.host) else settings.host
+    host = "127.0.0.1" if is_every_address(settings.host) else settings.host
     if not await first_answer(host, settings.port, "/readyz", READY_WITHIN):
         say(f"Not ready after {READY_WITHIN.total_seconds():.0f} s; the log above says why.")
         return
@@ -193,7 +210,7 @@ def _banner(
         f"  worker      pid {pids['worker']}, pool {', '.join(settings.worker.pools)}",
         f"  PostgreSQL  {database}",
     ]
-    if wiring.is_loopback(settings.host):
+    if is_loopback(settings.host):
         lines.append(
             "  Webhooks may call this machine (127.0.0.1), because only this machine can reach the API."
         )

@@ -7,13 +7,12 @@ import contextlib
 import functools
 import gc
 import importlib
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from cronwell import errors, telemetry
+from cronwell import errors, logs, telemetry
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
@@ -28,6 +27,7 @@ from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.presence import Presence
+from cronwell.control.rearming import Rearming
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.etcd import EtcdCoordination
@@ -48,6 +48,7 @@ from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
 from cronwell.scheduler.chores.rezoning import Rezoning
+from cronwell.scheduler.chores.scan import Scan
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.duties import Duties
 from cronwell.scheduler.role import scheduler_services
@@ -112,7 +113,7 @@ def run_worker(settings: Settings) -> int:
 
 def migrate(settings: Settings, *, role: str = "migrate") -> list[str]:
     """Bring the schema up to date and return what was applied; `role` is who does it, for the log."""
-    telemetry.configure(settings.log, role=role)
+    logs.configure(settings.log, role=role)
 
     async def go(url: str) -> list[str]:
         async with _database(settings, url, "migrate", is_hot=False) as database:
@@ -178,7 +179,7 @@ def _main(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
-    telemetry.configure(settings.log, role=role)
+    logs.configure(settings.log, role=role)
 
     async def go() -> int:
         stop, drained = asyncio.Event(), asyncio.Event()
@@ -248,18 +249,18 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
 async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
     settings = base.settings
     overrides = _overrides(base)
+    calendars = Calendars(base.store, base.clock)
     chores: list[Chore] = [
         Retention(base.store, base.clock, settings.retention),
         Rescue(base.store, base.clock),
         Finishing(base.store, base.clock, base.settings.scheduler),
         Resuming(base.store, base.clock, base.jobs),
         Following(base.store, base.clock, base.settings.scheduler),
-        FollowingCalendars(
-            base.store, base.clock, base.settings.scheduler, Calendars(base.store, base.clock)
-        ),
+        FollowingCalendars(base.store, base.clock, settings.scheduler, calendars),
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
         Overriding(base.store, base.clock, overrides, settings.retention),
         Backfilling(base.store, base.bus, base.clock, settings.retention),
+        Scan(base.store, base.clock, Rearming(base.store, base.clock, settings.scheduler, calendars)),
     ]
     # Before anything is staged: after a long outage the slots of waiting overrides may be due.
     await overrides.apply_waiting()
@@ -312,22 +313,6 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
 
 def _overrides(base: Base) -> Overrides:
     return Overrides(base.store, base.bus, base.clock, base.settings, base.jobs)
-
-
-def is_every_address(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from uuid import UUID
 
 import pytest
 
@@ -24,7 +25,11 @@ async def desk(request: pytest.FixtureRequest, migrated_url: str) -> AsyncIterat
     await database.execute(
         "insert into tenants (id, name, signing_secret) values ($1, 'other', 'whsec_other')", OTHER_TENANT
     )
-    yield Desk(PostgresStore(database), another_process=lambda: PostgresStore(database))
+
+    def remove_worker(worker: UUID) -> Awaitable[object]:
+        return database.execute("delete from workers where id = $1", worker)
+
+    yield Desk(PostgresStore(database), lambda: PostgresStore(database), remove_worker)
     await database.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -43,8 +43,14 @@ _NUMBERS = count(1)
 class Desk:
     """A store, and short ways to fill it."""
 
-    def __init__(self, store: Store, another_process: Callable[[], Store]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        another_process: Callable[[], Store],
+        remove_worker: Callable[[UUID], Awaitable[object]],
+    ) -> None:
         self.store = store
+        self._remove_worker = remove_worker
         self.another_process = another_process
         """The same data as a process sees it that knows nothing of what this one did."""
 
@@ -74,6 +80,10 @@ class Desk:
         made = new_worker(lease_until=lease_until, **fields)
         await self.store.register(made)
         return made.id
+
+    async def forget_worker(self, worker: UUID) -> None:
+        """Let a worker's row be gone, as nothing in the product does."""
+        await self._remove_worker(worker)
 
     async def claim(
         self,

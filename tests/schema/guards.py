@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import cronwell.sentinel
 import cronwell.store.postgres
 from cronwell.runtime.postgres import load_statements
 from tests.schema.million import FIRST_DAY, NOON, ROWS, job_id, slot_of, worker_id
@@ -26,6 +27,7 @@ STATEMENTS = {
     if file.name != "schema.sql"
     for name, sql in load_statements(file).items()
 }
+STATEMENTS |= load_statements(Path(cronwell.sentinel.__file__).parent / "readings.sql")
 _COLUMN = re.compile(r"\(+(?:ROW\()?(\w+)(?:\)::\w+)? (?:=|<|>|<=|>=|@>|IS)")
 _PAIR = re.compile(r"ROW\((\w+), (\w+)\) (?:<|>)")
 
@@ -222,6 +224,29 @@ HOT = [
         {"c": (CURSOR,), "j": (JOB,), "e": (KEY,)},
     ),
     Guard("mark_tzdata", [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, "2026b"], {"cursors": (CURSOR,)}),
+    Guard(
+        "slice_end",
+        [1, job_id(7), 5000],
+        {"jobs": (JOB,)},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "suspects",
+        [1, job_id(7), 1, job_id(5007), NOON, NOON],
+        {"sliced": (JOB,), "looked_up": (CURSOR,), "awaited": (KEY,)},
+    ),
+    # As much as workers hold at the moment, once in a walk.
+    Guard("abandoned", [NOON, 10], {"e": (way("executions_running"), way("executions_running", "worker"))}),
+    Guard(
+        "overdue",
+        [timedelta(seconds=30), 1000],
+        {
+            "head": (way("executions_claimable"),),
+            "step": (way("executions_claimable", "pool"),),
+            "due": (CLAIMABLE,),
+            "earlier": (EARLIER,),
+        },
+    ),
     Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
     Guard("pauses_over", [NOON, 1000], {"jobs": (way("jobs_pause_ends", "paused_until"),)}),
     Guard(
@@ -360,6 +385,9 @@ UNGUARDED = {
     *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
     *("forget", "lock_key", "recall", "remember", "hold_shards", "enter_shards", "list_shards"),
+    # There are as many as processes, shards, or kinds of things to find.
+    *("see", "stop", "ask_to_drain", "list_nodes", "forget_nodes", "incarnation", "put_findings"),
+    *("list_findings", "enter_lost", "marks", "processes"),
     # Calendars are few, and what follows them is found by their names.
     *("put_calendar", "get_calendars", "list_calendars", "calendar_users", "drop_calendar"),
     *("forget_uses", "note_uses", "outdated_uses"),

@@ -25,6 +25,7 @@ from cronwell.cli.forecast import forecast
 from cronwell.cli.preview import preview
 from cronwell.cli.reconcile import reconcile
 from cronwell.cli.screen import Screen
+from cronwell.cli.sentinel import sentinel
 from cronwell.cli.session import Session
 from cronwell.errors import ConfigError, StoreUnavailable
 
@@ -128,6 +129,7 @@ app.command()(reconcile)
 app.add_typer(tzdata.app, name="tzdata")
 app.command()(cluster)
 app.command()(drain)
+app.command()(sentinel)
 app.add_typer(bench.app, name="bench")
 
 

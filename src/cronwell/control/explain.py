@@ -39,6 +39,7 @@ _WHY_SKIPPED = {
     "catch_up": "it was missed, and the job's catch-up policy does not run it",
     "paused": "the job was paused",
     "deleted": "the job was deleted",
+    "rearmed": "the job had lost its next slot, and was armed anew when that was found",
     "override": "an override says so",
     "tzdata": "the rules of its zone changed, and the slot beside it was held where the older ones had placed it",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -62,6 +62,35 @@ class Finding:
     walked_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A job that may stand where no job should."""
+
+    tenant_id: int
+    job_id: UUID
+    state: str
+    has_cursor: bool
+    is_held: bool
+    awaits: bool
+    next_slot: datetime | None
+    plan: str | None
+    runs_left: int | None
+    held_until: datetime | None
+    """Until when it waits for a calendar that leaves it no slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """Executions that are running, so the store says, under a worker that is gone."""
+
+    worker: UUID
+    held: int
+    jobs: tuple[str, ...]
+    """Some of their jobs."""
+    is_unknown: bool
+    """Whether the store does not know the worker at all."""
+
+
 class ClusterChanges(Protocol):
     """The part of a transaction."""
 
@@ -71,6 +100,12 @@ class ClusterChanges(Protocol):
         Raises Fenced, naming those that are not, also where this is another incarnation of the database than the one
         that gave the epochs.
         """
+        ...
+
+    async def suspect(
+        self, key: tuple[int, UUID], *, due_before: datetime, ended_before: datetime
+    ) -> Suspect | None:
+        """One job, where it is among the suspects at this moment."""
         ...
 
 
@@ -130,3 +165,21 @@ class ClusterStore(Protocol):
         ...
 
     async def list_findings(self) -> list[Finding]: ...
+
+    async def slice_end(self, after: tuple[int, UUID], count: int) -> tuple[int, UUID] | None:
+        """The key of the job that stands `count` places behind another; None where there are fewer."""
+        ...
+
+    async def suspects(
+        self, after: tuple[int, UUID], upto: tuple[int, UUID], *, due_before: datetime, ended_before: datetime
+    ) -> list[Suspect]:
+        """The jobs of a slice that may stand where no job should."""
+        ...
+
+    async def abandoned(self, before: datetime, examples: int) -> list[Abandoned]:
+        """What is running under workers that are gone since a time, or that are not known, by worker."""
+        ...
+
+    async def enter_lost(self, workers: Sequence[UUID], now: datetime) -> None:
+        """Enter workers that are not known as lost, so that what they hold is rescued."""
+        ...

@@ -15,7 +15,16 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
-from cronwell.store.cluster_port import ClusterChanges, ClusterStore, Finding, Node, Pulse, Shard
+from cronwell.store.cluster_port import (
+    Abandoned,
+    ClusterChanges,
+    ClusterStore,
+    Finding,
+    Node,
+    Pulse,
+    Shard,
+    Suspect,
+)
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -50,6 +59,7 @@ from cronwell.store.schedule_records import (
 )
 
 __all__ = [
+    "Abandoned",
     "Accountable",
     "Answer",
     "Attempt",
@@ -82,6 +92,7 @@ __all__ = [
     "Skip",
     "Standing",
     "Store",
+    "Suspect",
     "Touched",
     "Transaction",
     "WaitingOverride",

@@ -22,6 +22,7 @@ from cronwell.store.postgres.nodes import NodeRows
 from cronwell.store.postgres.overrides import OverrideReads
 from cronwell.store.postgres.pulses import PulseRows
 from cronwell.store.postgres.reconcile import ReconcileReads
+from cronwell.store.postgres.scan import ScanReads
 from cronwell.store.postgres.shards import ShardRows
 from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.store.postgres.tzdata import TzdataReads
@@ -47,6 +48,7 @@ class PostgresStore(
     OverrideReads,
     PulseRows,
     ReconcileReads,
+    ScanReads,
     ShardRows,
     TzdataReads,
     ExecutionRows,

@@ -20,6 +20,7 @@ from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
 from cronwell.store.postgres.overrides import OverrideChanges
 from cronwell.store.postgres.rows import columns, cursor_of, job_of, key_of, touched_of
+from cronwell.store.postgres.scan import ScanChanges
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.tzdata import TzdataChanges
 
@@ -30,7 +31,9 @@ _EXECUTIONS = load_statements(_HERE / "executions.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 
-class PostgresTransaction(BackfillWrites, CalendarNotes, OverrideChanges, ShardChanges, TzdataChanges):
+class PostgresTransaction(
+    BackfillWrites, CalendarNotes, OverrideChanges, ScanChanges, ShardChanges, TzdataChanges
+):
     """Implements `store.port.Transaction` on one connection."""
 
     async def insert_jobs(self, jobs: Sequence[NewJob], now: datetime) -> set[UUID]:

@@ -1,0 +1,69 @@
+-- name: slice_end
+-- The key of the job that stands so many places behind another: jobs are gone through a slice at a time.
+select tenant_id, id
+from jobs
+where (tenant_id, id) > ($1::integer, $2::uuid)
+order by tenant_id, id
+offset $3
+limit 1
+
+-- name: suspects
+-- The jobs of a slice that may stand where no job should: active with a schedule and without a cursor, held, without a
+-- next slot, with one before $5, or awaiting an execution that ended before $6 (or is gone); or not active and yet to be
+-- staged. Cursors and executions are looked up one by one, by their keys, whatever the planner thinks of the slice.
+select
+    j.tenant_id, j.id as job_id, j.state::text as state, c.job_id is not null as has_cursor,
+    coalesce(c.is_held, false) as is_held, coalesce(c.awaits, false) as awaits, c.next_slot, c.plan, c.runs_left,
+    c.held_until
+from (
+    select tenant_id, id, state, spec
+    from jobs as sliced
+    where (tenant_id, id) > ($1::integer, $2::uuid)
+        and (tenant_id, id) <= ($3::integer, $4::uuid)
+    order by tenant_id, id
+) as j
+left join lateral (
+    select *
+    from cursors as looked_up
+    where looked_up.tenant_id = j.tenant_id
+        and looked_up.job_id = j.id
+    limit 1
+) as c on true
+where case
+    when j.state <> 'active' then c.job_id is not null and not c.is_held and c.next_slot is not null
+    when c.job_id is null then coalesce(json_typeof(j.spec -> 'schedule'), 'null') <> 'null'
+    when c.is_held or c.next_slot is null then true
+    when c.awaits then c.next_slot < $6 and (
+        select true
+        from executions as awaited
+        where awaited.tenant_id = c.tenant_id
+            and awaited.job_id = c.job_id
+            and awaited.kind = 'scheduled'
+            and awaited.slot = c.next_slot
+            and (awaited.state in ('pending', 'running', 'retrying') or awaited.finished_at >= $6)
+        limit 1
+    ) is null
+    else c.next_slot < $5
+end
+
+-- name: abandoned
+-- What is running, so the database says, under workers whose lease ended before $1 or that it does not know, of what was
+-- claimed before then: how many, some of their jobs, and whether the worker is not known.
+select
+    e.worker, count(*) as held, (array_agg(e.job_id::text))[1:$2] as jobs, bool_and(w.id is null) as is_unknown
+from executions as e
+left join workers as w on w.id = e.worker
+where e.state = 'running'
+    and e.worker is not null
+    and e.claimed_at < $1
+    and (w.id is null or (w.state in ('lost', 'stopped') and w.lease_until < $1))
+group by e.worker
+
+-- name: enter_lost
+-- Enter workers that nobody knows as lost, so that what is running under their names is taken back.
+insert into workers (
+    id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until
+)
+select id, 'unknown', 'lost', '', '{}', '{}', 0, $2, $2, $2
+from unnest($1::uuid[]) as gone (id)
+on conflict do nothing
