@@ -6,7 +6,7 @@ import asyncio
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -143,7 +143,7 @@ class Calendars:
         if not names:
             return Known({}, {})
         found = await self._store.get_calendars(tenant_id, names)
-        loaded = await asyncio.to_thread(lambda: {each.name: calendars.load(each.content) for each in found})
+        loaded = await asyncio.to_thread(_load, found, self._clock.now().date())
         if len(found) < len(names):
             # For the advice: a name that is nearly right.
             listed = await self._store.list_calendars(tenant_id, None, 1000)
@@ -162,6 +162,14 @@ class Calendars:
         if not found:
             raise errors.NotFound(f"there is no calendar {name!r}")
         return found[0]
+
+
+def _load(kept: Sequence[KeptCalendar], today: date) -> dict[str, Calendar]:
+    """Read calendars. The first question about one loads the holidays of its countries, so it is asked here."""
+    loaded = {each.name: calendars.load(each.content) for each in kept}
+    for calendar in loaded.values():
+        calendar.has_day(today)
+    return loaded
 
 
 def _view(kept: KeptCalendar) -> CalendarView:
