@@ -356,6 +356,7 @@ UNGUARDED = {
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
     # Calendars are few, and what follows them is found by their names.
     *("put_calendar", "get_calendars", "list_calendars", "calendar_users", "drop_calendar"),
+    "shifting_users",
     *("forget_uses", "note_uses", "outdated_uses"),
     *("revisions_between", "skips_between", "cursors_estimate"),
     # Reads a share of a table's pages on purpose.

@@ -25,6 +25,8 @@ from cronwell.store.port import CalendarUse, KeptCalendar, Store
 
 COUNTED = 10_000
 """Jobs that follow a calendar are counted up to this many."""
+NAMED = 5
+"""So many of the jobs that keep a calendar from being changed are named."""
 PERIODS = 10
 
 
@@ -81,7 +83,9 @@ class Calendars:
     ) -> tuple[CalendarView, bool]:
         """Keep a calendar under a name; True where it is new. The jobs that follow it are planned anew soon after."""
         # In a thread: the first one with holidays loads their library, which takes a few tenths of a second.
-        await asyncio.to_thread(calendars.parse, raw)
+        calendar = await asyncio.to_thread(calendars.parse, raw)
+        if not calendar.has_only_days:
+            await self._refuse_shifts(tenant_id, name)
         content = orjson.dumps(raw, option=orjson.OPT_SORT_KEYS).decode()
         if revision is not None and not await self._store.get_calendars(tenant_id, [name]):
             raise errors.RevisionMismatch(
@@ -156,6 +160,16 @@ class Calendars:
             found += [each for each in listed if each.name in near and each.name not in loaded]
             loaded |= {each.name: calendars.load(each.content) for each in found if each.name in near}
         return Known(loaded, {each.name: each.revision for each in found})
+
+    async def _refuse_shifts(self, tenant_id: int, name: str) -> None:
+        """Refuse hours and windows to a calendar to whose open days jobs move slots: a day would be open in parts."""
+        jobs = await self._store.shifting_users(tenant_id, name, NAMED + 1)
+        if jobs:
+            shown = ", ".join(jobs[:NAMED]) + (" and others" if len(jobs) > NAMED else "")
+            raise errors.IllegalState(
+                f"{shown} shift by the calendar {name!r}, which takes whole days; put hours and windows into another "
+                "calendar, or take `shift` from these jobs first"
+            )
 
     async def _find(self, tenant_id: int, name: str) -> KeptCalendar:
         found = await self._store.get_calendars(tenant_id, [name])

@@ -131,6 +131,10 @@ class ScheduleReads(Protocol):
         """How many jobs follow a calendar, counted up to `most`."""
         ...
 
+    async def shifting_users(self, tenant_id: int, name: str, most: int) -> list[str]:
+        """The names of jobs that follow a calendar and move slots to its open days, in order, at most so many."""
+        ...
+
     async def drop_calendar(self, tenant_id: int, name: str) -> bool:
         """Forget a calendar; False where there is none, or a job follows it."""
         ...
