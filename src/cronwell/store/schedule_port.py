@@ -108,6 +108,10 @@ class ScheduleReads(Protocol):
         """The definition that a job had at a time; None before it was made and after it was deleted."""
         ...
 
+    async def last_plan(self, tenant_id: int, job_id: UUID) -> str | None:
+        """By which plan a job went before the present one; the last of all where it is finished."""
+        ...
+
     async def revisions_over(
         self, tenant_id: int, job_id: UUID, begin: datetime, end: datetime, limit: int
     ) -> list[Revision]:
