@@ -81,3 +81,26 @@ async def test_a_cursor_that_is_held_until_a_time_is_named_from_then_on_and_not_
         assert locked is not None
         assert locked.held_until == NOON
     assert await store.waits_over(NOON + MINUTE, 10) == [(1, made.id)]
+
+
+async def test_jobs_that_shift_by_a_calendar_are_named(desk: Desk, store: Store) -> None:
+    await store.put_calendar(1, "days", "{}", NOON, revision=None)
+    spec = '{"schedule": {"cron": "0 9 * * *", "exclude": "days", "shift": "next"}}'
+    jobs = [await desk.job(name, spec=spec) for name in ("b", "a")]
+    jobs.append(await desk.job("plain", spec='{"schedule": {"cron": "0 9 * * *", "exclude": "days"}}'))
+    jobs.append(await desk.job("text", spec='{"schedule": "0 9 * * *"}'))
+    async with store.transaction() as transaction:
+        uses = [CalendarUse("days", job.id, 1) for job in jobs]
+        await transaction.note_uses(1, [job.id for job in jobs], uses)
+    assert await store.shifting_users(1, "days", 10) == ["a", "b"]
+    assert await store.shifting_users(1, "days", 1) == ["a"]
+
+
+async def test_a_job_that_is_finished_follows_no_calendar(desk: Desk, store: Store) -> None:
+    job, other = await desk.job(next_slot=None), await desk.job()
+    await store.put_calendar(1, "days", "{}", NOON, revision=None)
+    async with store.transaction() as transaction:
+        uses = [CalendarUse("days", each.id, 1) for each in (job, other)]
+        await transaction.note_uses(1, [job.id, other.id], uses)
+    assert await store.finish_ended(NOON, 10) == 1
+    assert await store.calendar_users(1, "days", 10) == 1

@@ -143,6 +143,7 @@ class TestAccountable:
         [standing] = await store.standings([(TENANT, job.id)], NOON, DAY)
         assert standing.since == NOON + MINUTE
         assert len(await store.definitions_at([(TENANT, job.id, 1)])) == 1, "of a revision, not of a plan"
+        assert await store.last_plan(TENANT, job.id) == other
 
     async def test_what_a_finished_job_was_is_kept(self, desk: Desk, store: Store) -> None:
         job = await desk.job(next_slot=None)

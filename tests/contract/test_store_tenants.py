@@ -151,6 +151,8 @@ STORE: dict[str, tuple[Reach, object]] = {
     "put_calendar": (lambda s, e: s.put_calendar(OTHER, "closed", "{}", NOON, revision=None), 1),
     "get_calendars": (lambda s, e: s.get_calendars(OTHER, ["closed"]), []),
     "list_calendars": (lambda s, e: s.list_calendars(OTHER, None, 10), []),
+    "last_plan": (lambda s, e: s.last_plan(OTHER, e.job.id), None),
+    "shifting_users": (lambda s, e: s.shifting_users(OTHER, "days", 10), []),
     "calendar_users": (lambda s, e: s.calendar_users(OTHER, "closed", 10), 0),
     "drop_calendar": (lambda s, e: s.drop_calendar(OTHER, "closed"), False),
     "revision_at": (lambda s, e: s.revision_at(OTHER, e.job.id, NOON + DAY), None),

@@ -398,6 +398,59 @@ def test_a_calendar_contains_what_a_simple_reading_of_it_contains_and_no_change_
         moment += MINUTE
 
 
+@settings(deadline=None, max_examples=100)
+@given(near())
+def test_an_answer_stays_for_as_long_as_is_told(case: tuple[dict[str, Any], tzinfo, datetime]) -> None:
+    raw, zone, moment = case
+    calendar = calendars.parse(raw)
+    told: datetime | None = moment
+    held = False
+    for _ in range(48 * 60):
+        wall = moment.astimezone(zone)
+        if told is not None and moment >= told:
+            told, held = calendar.stays_until(wall), calendar.contains(wall)
+            assert told is None or told > moment
+        assert calendar.contains(wall) == held, f"it changed at {wall}, before {told}"
+        moment += MINUTE
+
+
+def test_what_touches_stays_as_one_stretch() -> None:
+    calendar = calendars.parse(
+        {
+            "dates": ["2026-12-24"],
+            "rrules": [
+                "FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=25",
+                {"rule": "FREQ=DAILY;COUNT=2", "start": "2026-12-26"},
+            ],
+            "windows": [{"from": "2026-12-27T08:00", "to": "2026-12-28T10:00"}],
+            "hours": [{"days": day, "from": "09:00", "to": "24:00"} for day in ("MON", "TUE")]
+            + [{"days": "TUE", "from": "00:00", "to": "09:00"}],
+        }
+    )
+    begin = berlin("2026-12-22T23:59")
+    shown = []
+    for _ in range(6):
+        shown.append((f"{begin:%a %d %H:%M}", calendar.contains(begin)))
+        begin = (calendar.stays_until(begin) or begin).astimezone(BERLIN)
+    assert shown == [
+        ("Tue 22 23:59", True), ("Wed 23 00:00", False), ("Thu 24 00:00", True), ("Mon 28 00:00", True),
+        ("Mon 28 10:00", True), ("Wed 30 00:00", False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"rrules": ["FREQ=DAILY"]},
+        {"rrules": [{"rule": "FREQ=DAILY;INTERVAL=2", "start": f"2026-01-0{day}"} for day in (1, 2)]},
+        {"dates": ["1970-01-01/2100-12-31"], "holidays": [{"country": "DE"}]},
+        {"hours": [{"days": "MON-SUN", "from": "00:00", "to": "12:00"}, {"days": "MON-SUN", "from": "12:00", "to": "24:00"}]},
+    ],
+)  # fmt: skip
+def test_a_calendar_that_has_every_time_stays_for_good(raw: dict[str, Any]) -> None:
+    assert calendars.parse(raw).stays_until(berlin("2026-12-24T12:00")) is None
+
+
 def _contains(raw: dict[str, Any], wall: datetime) -> bool:
     """Read a calendar in the plainest way; its rules are of weekdays."""
     face = f"{wall:%H:%M}"

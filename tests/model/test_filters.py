@@ -166,13 +166,41 @@ def test_a_schedule_has_no_slot_beyond_the_days_that_a_calendar_can_close(closed
         schedules.parse(raw, timezone=None, window=None, now=NOW, calendars=known)
 
 
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"rrules": [{"rule": "FREQ=DAILY;INTERVAL=2", "start": f"2026-01-0{day}"} for day in (1, 2)]},
+        {"rrules": [f"FREQ=MONTHLY;BYMONTH={n};BYMONTHDAY={','.join(map(str, range(1, 32)))}" for n in range(1, 13)]},
+        {"hours": [{"days": day, "from": f"{h:02d}:00", "to": f"{h + 4:02d}:00"} for day in ("MON-WED", "THU-SUN") for h in range(0, 24, 4)]},
+        {"holidays": [{"country": "DE"}, {"country": "FR"}], "rrules": ["FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR,SA,SU"]},
+    ],
+)  # fmt: skip
+def test_a_calendar_of_many_parts_that_leaves_nothing_is_told_in_one_leap(
+    monkeypatch: pytest.MonkeyPatch, closed: dict[str, Any]
+) -> None:
+    leaps: list[datetime] = []
+    left_out_until = Filter.left_out_until
+
+    def counted(self: Filter, slot: datetime, zone: tzinfo) -> datetime | None:
+        leaps.append(slot)
+        return left_out_until(self, slot, zone)
+
+    monkeypatch.setattr(Filter, "left_out_until", counted)
+    known = {"closed": calendars.parse(closed)}
+    with pytest.raises(errors.Invalid, match="its calendars leave it no slot"):
+        schedules.parse(
+            {"cron": "*/5 * * * *", "exclude": "closed"}, timezone=None, window=None, now=NOW, calendars=known
+        )
+    assert len(leaps) == 1
+
+
 def test_each_day_is_looked_at_once_where_slots_find_no_open_day(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[date] = []
     is_open = Filter.is_open
 
-    def counted(self: Filter, day: date, zone: tzinfo) -> bool:
+    def counted(self: Filter, day: date) -> bool:
         asked.append(day)
-        return is_open(self, day, zone)
+        return is_open(self, day)
 
     monkeypatch.setattr(Filter, "is_open", counted)
     known = {"far": calendars.parse({"dates": ["2100-12-31"]})}

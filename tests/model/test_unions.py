@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronwell import errors
+from cronwell.model import calendars
 from cronwell.model import schedule as schedules
+from cronwell.model.kinds import CronTimes
 from cronwell.model.schedule import Schedule, load, previous, slots
 
 NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
@@ -160,3 +162,42 @@ def test_what_cannot_be_combined_is_refused_by_its_field(raw: Any, field: str, m
         parse(raw)
     assert [problem.field for problem in caught.value.problems] == [field]
     assert message in caught.value.problems[0].message
+
+
+def test_of_many_specs_only_those_are_asked_whose_time_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = parse(
+        {"any": [f"{n} {n % 24} * * *" for n in range(50)], "except": [f"{n} 3 * * *" for n in range(50)]}
+    )
+    asked = 0
+    next_after = CronTimes.next_after
+
+    def counted(self: CronTimes, t: datetime) -> datetime | None:
+        nonlocal asked
+        asked += 1
+        return next_after(self, t)
+
+    monkeypatch.setattr(CronTimes, "next_after", counted)
+    assert len(slots(schedule, NOW, None, 500)) == 500
+    assert asked < 50 + 50 + 1200, "each slot asked every spec: 50,000"
+
+
+@pytest.mark.parametrize("shift", [{}, {"shift": "next"}, {"shift": "previous"}])
+def test_slots_in_a_row_are_those_that_are_found_one_by_one(shift: dict[str, str]) -> None:
+    days = {
+        "days": calendars.parse(
+            {"rrules": ["FREQ=WEEKLY;BYDAY=TU,SA,SU"], "dates": ["2026-12-20/2027-01-07"]}
+        )
+    }
+    raw: dict[str, Any] = {
+        "any": ["0 9 * * *", "30 */7 * * 1-5", "15 14 1,15 * *"],
+        "except": ["0 9 * * 4"],
+        "exclude": "days",
+    }
+    schedule = schedules.parse(raw | shift, timezone="Europe/Berlin", window=None, now=NOW, calendars=days)
+    at, one_by_one = NOW, []
+    for _ in range(300):
+        following = schedule.next_after(at)
+        assert following is not None
+        at = following
+        one_by_one.append(at)
+    assert slots(schedule, NOW, None, 300) == one_by_one

@@ -276,6 +276,20 @@ async def test_by_the_current_definition_slots_before_the_job_was_made_are_run(
     assert (current.count, current.first, current.last) == (3, NOON - 3 * HOUR, NOON - HOUR)
 
 
+async def test_a_finished_job_is_backfilled_by_its_last_schedule(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule={"cron": "0 * * * *", "end": "2026-05-05T13:30:00Z"})
+    clock.advance(3 * HOUR)
+    await still_house.staging().run_once()
+    await still_house.database.execute("update executions set state = 'succeeded', finished_at = slot")
+    await still_house.finishing().run_once()
+    assert (await still_house.jobs.get(TENANT, str(job))).state == "finished"
+    await still_house.jobs.patch(TENANT, str(job), {"timeout": "1m"}, revision=None)
+    backfill = await _start(still_house, job, NOON - 3 * HOUR, NOON)
+    assert await _run_through(still_house, clock, backfill) == [NOON - n * HOUR for n in (3, 2, 1)]
+
+
 async def test_an_edit_leaves_then_alone_and_reaches_current(still_house: House, clock: ManualClock) -> None:
     job = await still_house.create(schedule="0 * * * *")
     clock.advance(5 * HOUR)

@@ -87,15 +87,15 @@ async def test_what_the_schedule_itself_says(
 
 
 @pytest.mark.parametrize(
-    ("gap", "verdict", "part"),
+    ("gap", "verdict", "part", "following"),
     [
-        (None, "not_a_slot", "it fires at 03:00 instead"),
-        ("skip", "skipped", "left out"),
-        ("shift", "not_a_slot", "it fires at 03:30 instead"),
+        (None, "not_a_slot", "it fires at 03:00 instead", "2027-03-28T01:00:00Z"),
+        ("skip", "skipped", "left out", "2027-03-29T00:30:00Z"),
+        ("shift", "not_a_slot", "it fires at 03:30 instead", "2027-03-28T01:30:00Z"),
     ],
 )
 async def test_a_time_that_the_clock_jumps_over(
-    still_house: House, gap: str | None, verdict: str, part: str
+    still_house: House, gap: str | None, verdict: str, part: str, following: str
 ) -> None:
     schedule: dict[str, Any] = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
     if gap is not None:
@@ -104,6 +104,8 @@ async def test_a_time_that_the_clock_jumps_over(
     found = await _explain(still_house, job, "2027-03-28T02:30")
     assert (found.verdict, found.reason) == (verdict, "dst_gap")
     assert part in found.sentence
+    assert found.next_slot == instants.parse(following)
+    assert found.previous_slot == instants.parse("2027-03-27T01:30:00Z")
 
 
 async def test_skipped_slots_are_told_from_rows_ranges_and_the_pause_that_lasts(

@@ -375,6 +375,7 @@ COLD = [
         [1, _KEYS[1]],
         {"e": (way("executions_pkey", "job_id", "kind", "tenant_id"),)},
     ),
+    Guard("list_early", [1, NOON, None, None, None, None, None, None, 51], {"e": (KEY,), "j": (JOB,)}),
     Guard("waits_over", [NOON, 1000], {"cursors": (way("cursors_waiting", "held_until"),)}),
     Guard("all_plans", [1, 20_001], {"cursors": (way("cursors_pkey", "tenant_id"),)}),
 ]
@@ -390,8 +391,9 @@ UNGUARDED = {
     *("list_findings", "enter_lost", "marks", "processes"),
     # Calendars are few, and what follows them is found by their names.
     *("put_calendar", "get_calendars", "list_calendars", "calendar_users", "drop_calendar"),
+    "shifting_users",
     *("forget_uses", "note_uses", "outdated_uses"),
-    *("revisions_between", "skips_between", "cursors_estimate"),
+    *("revisions_between", "last_plan", "skips_between", "cursors_estimate"),
     # Reads a share of a table's pages on purpose.
     "sampled_plans",
     *(

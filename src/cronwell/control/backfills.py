@@ -223,14 +223,14 @@ class Backfills:
 
     async def _spans(self, job: Job, begin: datetime, end: datetime, definition: ByDefinition) -> list[Span]:
         if definition == "current":
-            if job.plan is None:
-                what = (
-                    "is finished and its schedule is over" if job.state == "finished" else "has no schedule"
-                )
+            plan = job.plan
+            if plan is None and job.state == "finished":
+                plan = await self._store.last_plan(job.tenant_id, job.id)
+            if plan is None:
                 raise errors.IllegalState(
-                    f"job {job.name!r} {what}, so it has no slots to backfill; trigger it"
+                    f"job {job.name!r} has no schedule, so it has no slots to backfill; trigger it"
                 )
-            schedule = load_plan(job.plan).schedule
+            schedule = load_plan(plan).schedule
             if schedule.delay is not None:
                 raise errors.IllegalState(
                     f"the slots of job {job.name!r} come so long after each execution has finished, so none of "

@@ -6,7 +6,7 @@ import asyncio
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +25,8 @@ from cronwell.store.port import CalendarUse, KeptCalendar, Store
 
 COUNTED = 10_000
 """Jobs that follow a calendar are counted up to this many."""
+NAMED = 5
+"""So many of the jobs that keep a calendar from being changed are named."""
 PERIODS = 10
 
 
@@ -81,7 +83,9 @@ class Calendars:
     ) -> tuple[CalendarView, bool]:
         """Keep a calendar under a name; True where it is new. The jobs that follow it are planned anew soon after."""
         # In a thread: the first one with holidays loads their library, which takes a few tenths of a second.
-        await asyncio.to_thread(calendars.parse, raw)
+        calendar = await asyncio.to_thread(calendars.parse, raw)
+        if not calendar.has_only_days:
+            await self._refuse_shifts(tenant_id, name)
         content = orjson.dumps(raw, option=orjson.OPT_SORT_KEYS).decode()
         if revision is not None and not await self._store.get_calendars(tenant_id, [name]):
             raise errors.RevisionMismatch(
@@ -143,7 +147,7 @@ class Calendars:
         if not names:
             return Known({}, {})
         found = await self._store.get_calendars(tenant_id, names)
-        loaded = await asyncio.to_thread(lambda: {each.name: calendars.load(each.content) for each in found})
+        loaded = await asyncio.to_thread(_load, found, self._clock.now().date())
         if len(found) < len(names):
             # For the advice: a name that is nearly right.
             listed = await self._store.list_calendars(tenant_id, None, 1000)
@@ -157,11 +161,29 @@ class Calendars:
             loaded |= {each.name: calendars.load(each.content) for each in found if each.name in near}
         return Known(loaded, {each.name: each.revision for each in found})
 
+    async def _refuse_shifts(self, tenant_id: int, name: str) -> None:
+        """Refuse hours and windows to a calendar to whose open days jobs move slots: a day would be open in parts."""
+        jobs = await self._store.shifting_users(tenant_id, name, NAMED + 1)
+        if jobs:
+            shown = ", ".join(jobs[:NAMED]) + (" and others" if len(jobs) > NAMED else "")
+            raise errors.IllegalState(
+                f"{shown} shift by the calendar {name!r}, which takes whole days; put hours and windows into another "
+                "calendar, or take `shift` from these jobs first"
+            )
+
     async def _find(self, tenant_id: int, name: str) -> KeptCalendar:
         found = await self._store.get_calendars(tenant_id, [name])
         if not found:
             raise errors.NotFound(f"there is no calendar {name!r}")
         return found[0]
+
+
+def _load(kept: Sequence[KeptCalendar], today: date) -> dict[str, Calendar]:
+    """Read calendars. The first question about one loads the holidays of its countries, so it is asked here."""
+    loaded = {each.name: calendars.load(each.content) for each in kept}
+    for calendar in loaded.values():
+        calendar.has_day(today)
+    return loaded
 
 
 def _view(kept: KeptCalendar) -> CalendarView:

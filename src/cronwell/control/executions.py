@@ -112,12 +112,7 @@ class Executions:
     ) -> Page[ExecutionView]:
         """Executions, newest slot first. Slots ahead are left out, unless a state or an end is asked for."""
         if where.to_slot is None and where.states is None:
-            now = self._clock.now()
-            if where.job_id is not None:
-                where = dataclasses.replace(where, begun_by=now)
-            else:
-                # What began before its slot is left out here: it would be looked for among all that is staged ahead.
-                where = dataclasses.replace(where, to_slot=now + timedelta(microseconds=1))
+            where = dataclasses.replace(where, begun_by=self._clock.now())
         place = read_cursor(cursor, 1)
         after = None
         if place is not None:

@@ -137,7 +137,7 @@ class Explain:
             reason="dst_gap",
             sentence=f"{why}. {'; '.join(effects) or 'The schedule has no slot there'}.",
             schedule=None if schedule is None else describe(schedule),
-            **_neighbours(schedule, change.at),
+            **_neighbours(schedule, change.at, after=change.at - _TICK),
         )
 
     async def _without_execution(
@@ -197,10 +197,11 @@ def _read(text: str, zone: tzinfo, schedule: Schedule | None) -> datetime | str:
         raise errors.Invalid.field("at", str(error), accepted=instants.ACCEPTED) from None
 
 
-def _neighbours(schedule: Schedule | None, at: datetime) -> dict[str, Any]:
+def _neighbours(schedule: Schedule | None, at: datetime, *, after: datetime | None = None) -> dict[str, Any]:
+    """The slots before and after a time; with `after`, a slot at the time itself is one after it."""
     if schedule is None or schedule.delay is not None:
         return {}
-    return {"previous_slot": previous(schedule, at), "next_slot": schedule.next_after(at)}
+    return {"previous_slot": previous(schedule, at), "next_slot": schedule.next_after(after or at)}
 
 
 def _of_execution(execution: Execution, now: datetime) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from cronwell.control.scheduling import (
     FireMissed,
     first_move,
     put_moved,
+    resumed_at,
     unstage,
     wait_until_started,
 )
@@ -194,7 +195,7 @@ class Jobs:
                     transaction,
                     locked,
                     locked.plan,
-                    now=now,
+                    now=resumed_at(locked, now, self._settings.scheduler.late_grace),
                     settings=self._settings.scheduler,
                     fire_missed=fire_missed,
                 )

@@ -51,7 +51,11 @@ class Outlook:
         schedule = load_plan(job.plan).schedule
         ahead = await self._ahead(job, schedule, count)
         if job.state == "paused":
-            ahead = [each.model_copy(update={"note": "paused"}) for each in ahead]
+            until = job.paused_until
+            ahead = [
+                each.model_copy(update={"note": "paused"}) if until is None or each.slot < until else each
+                for each in ahead
+            ]
         note = await asyncio.to_thread(_why_no_more, job, schedule, ahead, count, self._clock.now())
         ahead = await self._overridden(job, schedule, ahead, count)
         return Upcoming(job_id=job.id, timezone=schedule.timezone, items=ahead, note=note)

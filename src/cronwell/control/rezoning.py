@@ -20,10 +20,12 @@ by its own rules the newer one looks at again.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from cronwell.config import SchedulerSettings
-from cronwell.control.scheduling import move_from, standstill
+from cronwell.control.overriding import lay
+from cronwell.control.scheduling import left_out_of, move_from, standstill
 from cronwell.model import zones
 from cronwell.model.planning import PlannedSlot, SkippedRange, load_plan
 from cronwell.model.schedule import Schedule, effective_at, slots
@@ -88,12 +90,13 @@ async def step(
     if cursor.tzdata != held():
         news = found_anew(standing, now)
         if news is None:
-            return move_from(cursor, now=now, settings=settings, until=until)
+            left_out = await _left_out(transaction, cursor, now, settings, until)
+            return move_from(cursor, now=now, settings=settings, until=until, left_out=left_out)
         if settings.tzdata == "apply":
             return await apply(transaction, standing, now=now, settings=settings, until=until)
     if cursor.next_slot <= now - settings.late_grace:
         return await apply(transaction, standing, now=now, settings=settings, until=until)
-    return _stage_held(standing)
+    return _stage_held(standing, await _left_out(transaction, cursor, now, settings, until))
 
 
 async def apply(
@@ -104,22 +107,42 @@ async def apply(
     settings: SchedulerSettings,
     until: datetime | None = None,
 ) -> Move:
-    """Take back what is staged ahead, and go on from the first slot that the rules installed have."""
+    """Take back what is staged ahead, and go on from the first slot that the rules installed have.
+
+    What was decided about slots that are slots still is laid over them anew.
+    """
     cursor = standing.cursor
     news = found_anew(standing, now)
     first = cursor.next_slot if news is None else news[0] if news else None
     runs_left = cursor.runs_left
     if standing.ahead and news is not None:
-        dropped = await transaction.drop_staged(cursor.tenant_id, cursor.job_id, now)
-        runs_left = None if runs_left is None else runs_left + dropped
+        if runs_left is not None:
+            # What overrides skip is dropped too, but was no run.
+            runs_left += await transaction.count_ahead(cursor.tenant_id, cursor.job_id, now, cursor.next_slot)
+        await transaction.drop_staged(cursor.tenant_id, cursor.job_id, now)
     if first is None:
         return standstill(cursor, load_plan(cursor.plan))
     start = dataclasses.replace(cursor, next_slot=first, runs_left=runs_left)
+    await lay(transaction, start, now=now)
+    left_out = await _left_out(transaction, start, now, settings, until)
+    move = move_from(start, now=now, settings=settings, until=until, left_out=left_out)
     # The cursor is moved from where it stands, whatever the slot that its step begins with.
-    return dataclasses.replace(move_from(start, now=now, settings=settings, until=until), cursor=cursor)
+    return dataclasses.replace(move, cursor=cursor)
 
 
-def _stage_held(standing: Standing) -> Move:
+async def _left_out(
+    transaction: Transaction,
+    cursor: Cursor,
+    now: datetime,
+    settings: SchedulerSettings,
+    until: datetime | None,
+) -> Collection[datetime]:
+    """The slots from a cursor on that overrides have skipped: they use up no run."""
+    found = await left_out_of(transaction, [cursor], until or now + settings.look_ahead)
+    return found.get((cursor.tenant_id, cursor.job_id), ())
+
+
+def _stage_held(standing: Standing, left_out: Collection[datetime]) -> Move:
     """Stage the next slot where it was told, and skip those of the rules installed that it stands for."""
     cursor = standing.cursor
     plan = load_plan(cursor.plan)
@@ -135,7 +158,9 @@ def _stage_held(standing: Standing) -> Move:
         if is_nearest and following - slot <= BACK:
             ranges.append(SkippedRange(following, following, REASON, 1))
             following = schedule.next_after(following)
-    runs_left = None if cursor.runs_left is None else cursor.runs_left - 1
+    runs_left = cursor.runs_left
+    if runs_left is not None and slot not in left_out:
+        runs_left -= 1
     return dataclasses.replace(
         standstill(cursor, plan),
         planned=[PlannedSlot(slot, effective_at(schedule, cursor.job_id, slot))],

@@ -27,6 +27,7 @@ FireMissed = Literal["none", "last", "all"]
 # A held execution starts on its worker's clock, which may be a little behind ours; one that was due already starts once
 # its worker has heard that the claim succeeded and has looked up the job.
 _SETTLING = timedelta(milliseconds=50)
+_TICK = timedelta(microseconds=1)
 
 
 def first_move(
@@ -165,6 +166,15 @@ def resumption(
     )
     [paced] = Pace(settings.catch_up_rate).spread([dataclasses.replace(missed, cursor=start)], now)
     return paced
+
+
+def resumed_at(job: Job, now: datetime, grace: timedelta) -> datetime:
+    """From when on a paused job has its slots again: now or, where its pause has just come to its end, from that end on.
+
+    A slot at the very end is not the pause's any more, whenever a scheduler gets round to it.
+    """
+    end = job.paused_until
+    return end - _TICK if end is not None and end <= now <= end + grace else now
 
 
 def standstill(cursor: Cursor, plan: Plan) -> Move:

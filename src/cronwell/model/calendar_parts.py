@@ -23,7 +23,7 @@ _MINUTE = timedelta(minutes=1)
 # How far ahead is looked for the end of a run of days, and for the next holiday. What lies farther is answered
 # with "may change", which is always true.
 _LONGEST_RUN = 62
-_YEARS_AHEAD = 2
+YEARS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,19 @@ class Dates:
         if place < 0 or self.ranges[place][1] < day:
             return None
         return write_range(*self.ranges[place]).replace("/", " to ")
+
+    def days_of(self, year: int) -> int:
+        """Mask the days of a year; bit 0 is 1 January."""
+        new_year = date(year, 1, 1)
+        place = bisect_right(self.ranges, (new_year, date.max)) - 1
+        days = 0
+        for first, last in self.ranges[max(0, place) :]:
+            if first.year > year:
+                break
+            if last >= new_year:
+                begin, end = max(0, (first - new_year).days), min(366, (last - new_year).days + 1)
+                days |= (1 << end) - (1 << begin)
+        return days
 
     def next_change(self, day: date) -> date | None:
         place = bisect_right(self.ranges, (day, date.max))
@@ -55,6 +68,10 @@ class DayRule:
 
     def why(self, day: date) -> str | None:
         return self.rule.text if self._first_from(day) == day else None
+
+    def days_of(self, year: int) -> int:
+        """As `Dates.days_of`."""
+        return self.rule.days_of(year)
 
     def next_change(self, day: date) -> date | None:
         following = self._first_from(day + _DAY)
@@ -81,14 +98,20 @@ class Holidays:
     def why(self, day: date) -> str | None:
         return public_holidays.of(self.country, self.region, day.year).names.get(day)
 
+    def days_of(self, year: int) -> int:
+        """As `Dates.days_of`."""
+        new_year = date(year, 1, 1)
+        found = public_holidays.of(self.country, self.region, year).days
+        return sum(1 << (day - new_year).days for day in found if day.year == year)
+
     def next_change(self, day: date) -> date | None:
         if self.why(day) is not None:
             return day + _DAY
-        for year in range(day.year, day.year + _YEARS_AHEAD):
+        for year in range(day.year, day.year + YEARS_AHEAD):
             found = public_holidays.of(self.country, self.region, year).first_after(day)
             if found is not None:
                 return found
-        return date(day.year + _YEARS_AHEAD, 1, 1)
+        return date(day.year + YEARS_AHEAD, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +127,11 @@ class Hours:
         if face.weekday() in self.days and self.begin <= 60 * face.hour + face.minute < self.end:
             return f"{calendar.day_name[face.weekday()]} {write_minute(self.begin)}-{write_minute(self.end)}"
         return None
+
+    @property
+    def minutes(self) -> int:
+        """Mask the minutes of a week; bit 0 is the first of Monday."""
+        return sum(((1 << self.end) - (1 << self.begin)) << 1440 * day for day in self.days)
 
     def next_change(self, face: datetime) -> datetime:
         midnight = datetime.combine(face, time())
@@ -144,6 +172,13 @@ class Window:
         if instant < begin:
             return begin
         return end if instant < end else None
+
+    def ends_after(self, wall: datetime, instant: datetime) -> datetime | None:
+        """When the window ends that a moment is in; None where it is not."""
+        if not self._may_touch(wall):
+            return None
+        begin, end = self._bounds(wall.tzinfo)
+        return end if begin <= instant < end else None
 
     def _may_touch(self, wall: datetime) -> bool:
         """Tell cheaply whether the window is worth a look; no clock change is as long as two days."""

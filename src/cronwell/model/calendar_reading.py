@@ -112,7 +112,7 @@ class _Reader:
             except errors.Invalid as error:
                 self.problems.extend(error.problems)
                 continue
-            if part not in found or name == "dates":
+            if name == "dates" or part not in found:
                 found.append(part)
         return found
 

@@ -14,14 +14,16 @@ asked; so the same calendar serves Berlin and New York, each by its own clock.
 from __future__ import annotations
 
 import json
+from calendar import isleap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 
 from cronwell import errors
 from cronwell.model import calendar_reading, zones
 from cronwell.model.calendar_parts import (
+    YEARS_AHEAD,
     Dates,
     DayRule,
     Holidays,
@@ -35,6 +37,8 @@ from cronwell.model.calendar_parts import (
 from cronwell.model.instants import HORIZON
 
 _END = HORIZON.replace(tzinfo=None)
+_WEEK = 7 * 1440
+_WHOLE_WEEK = (1 << _WEEK) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,17 @@ class Calendar:
     hours: tuple[Hours, ...] = ()
     description: str = ""
     _text: str = field(init=False, repr=False, compare=False)
+    _week: int = field(init=False, repr=False, compare=False)
+    """The minutes of a week in its hours, as a mask."""
+    _years: dict[int, int] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """The days of a year, as masks, of those years that were asked for."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_text", _write(self))
+        week = 0
+        for hours in self.hours:
+            week |= hours.minutes
+        object.__setattr__(self, "_week", week)
 
     def canonical(self) -> str:
         """Return the compact, stable JSON text to store; `load` reads it back."""
@@ -58,7 +70,14 @@ class Calendar:
 
     def contains(self, wall: datetime) -> bool:
         """Tell whether a moment belongs to the calendar."""
-        return self.why(wall) is not None
+        if self.has_day(wall.date()) or self._week >> _minute(wall) & 1:
+            return True
+        instant = wall.astimezone(UTC) if self.windows else wall
+        return any(window.why(wall, instant) is not None for window in self.windows)
+
+    def has_day(self, day: date) -> bool:
+        """Tell whether a whole day belongs to the calendar."""
+        return bool(self._days_of(day.year) >> (day - date(day.year, 1, 1)).days & 1)
 
     def why(self, wall: datetime) -> str | None:
         """Say which part contains a moment, such as "Christmas Day" or "Monday 09:00-17:30"; None when none does."""
@@ -94,13 +113,79 @@ class Calendar:
         first = min((change for change in changes if change is not None), default=None)
         return None if first is None or first >= HORIZON else first.astimezone(wall.tzinfo)
 
+    def stays_until(self, wall: datetime) -> datetime | None:
+        """Return an instant up to which `contains` goes on answering alike; None where it always does.
+
+        Days and hours that touch or overlap are one stretch, which `next_change` takes apart.
+        """
+        instant = wall.astimezone(UTC)
+        face = wall.replace(tzinfo=None, fold=0)
+        in_days, in_week = self.has_day(face.date()), bool(self._week >> _minute(wall) & 1)
+        ends = [end for window in self.windows if (end := window.ends_after(wall, instant)) is not None]
+        if in_days:
+            ends.append(self._shown_at(self._day_after(face, is_in=True), wall, instant))
+        if in_week:
+            ends.append(self._shown_at(self._minute_after(face, is_in=True), wall, instant))
+        if ends:
+            last = max(ends)
+            return None if last >= HORIZON else last
+        begins = [window.next_change(wall, instant) for window in self.windows]
+        first = min(self._day_after(face, is_in=False), self._minute_after(face, is_in=False))
+        begins.append(self._shown_at(first, wall, instant))
+        nearest = min((begin for begin in begins if begin is not None), default=HORIZON)
+        return None if nearest >= HORIZON else nearest
+
+    def _days_of(self, year: int) -> int:
+        """Mask the days of a year that any part has."""
+        days = self._years.get(year)
+        if days is None:
+            whole = (1 << 365 + isleap(year)) - 1
+            days = 0
+            # Holidays last: they take milliseconds to find out, and nothing adds to a whole year.
+            parts: tuple[Dates | DayRule | Holidays, ...] = (self.dates, *self.rules, *self.holidays)
+            for part in parts:
+                days |= part.days_of(year) & whole
+                if days == whole:
+                    break
+            self._years[year] = days
+        return days
+
+    def _day_after(self, face: datetime, *, is_in: bool) -> datetime:
+        """The first midnight from which on the days are other than `is_in`; where there are holidays, it may be."""
+        year, passed = face.year, (face - datetime(face.year, 1, 1)).days + 1  # noqa: DTZ001  # a face has no zone
+        last = min(_END.year, year + YEARS_AHEAD) if self.holidays and not is_in else _END.year
+        while year < last:
+            length = 365 + isleap(year)
+            days = self._days_of(year) ^ ((1 << length) - 1 if is_in else 0)
+            days = days >> passed << passed
+            if days:
+                return datetime(year, 1, 1) + timedelta((days & -days).bit_length() - 1)  # noqa: DTZ001  # as above
+            year, passed = year + 1, 0
+        return datetime(last, 1, 1)  # noqa: DTZ001  # as above
+
+    def _minute_after(self, face: datetime, *, is_in: bool) -> datetime:
+        """The first minute from which on the hours are other than `is_in`."""
+        week = self._week ^ (_WHOLE_WEEK if is_in else 0)
+        if not week:
+            return _END
+        now = _minute(face)
+        later = week >> now + 1
+        away = (later & -later).bit_length() if later else _WEEK - now + (week & -week).bit_length() - 1
+        return face.replace(second=0, microsecond=0) + timedelta(minutes=away)
+
+    def _shown_at(self, first: datetime, wall: datetime, instant: datetime) -> datetime:
+        return self._instant_of(first, wall, instant) or HORIZON
+
     def _change_on_the_face(self, wall: datetime, instant: datetime) -> datetime | None:
         """Return the instant at which the clock first shows another day or hour of a part."""
         face = wall.replace(tzinfo=None, fold=0)
         days = [part.next_change(face.date()) for part in self._days()]
         faces = [datetime.combine(day, time()) for day in days if day is not None]
         faces += [hours.next_change(face) for hours in self.hours]
-        first = min(faces, default=_END)
+        return self._instant_of(min(faces, default=_END), wall, instant)
+
+    def _instant_of(self, first: datetime, wall: datetime, instant: datetime) -> datetime | None:
+        """Return the instant at which the clock shows a later time, or another one that may matter before it."""
         if not wall.fold and zones.is_repeated(wall):
             # First pass: if nothing comes before it ends, what the clock then shows again may be of another part.
             change = zones.jump(wall)
@@ -142,6 +227,11 @@ def load(text: str) -> Calendar:
     except ValueError as error:
         raise errors.Invalid.field("calendar", f"{text[:200]!r} is not a stored calendar: {error}") from error
     return parse(raw)
+
+
+def _minute(face: datetime) -> int:
+    """The minute of the week."""
+    return 1440 * face.weekday() + 60 * face.hour + face.minute
 
 
 def _write(calendar: Calendar) -> str:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from cronwell.model import zones
 from cronwell.model.calendars import Calendar
+from cronwell.model.instants import HORIZON
 
 Shift = Literal["next", "previous"]
 SHIFTS: tuple[Shift, ...] = get_args(Shift)
@@ -16,6 +17,7 @@ LONGEST_SHIFT = 31
 """Days that a slot may be moved; one that finds no open day within them is left out."""
 
 _DAY = timedelta(days=1)
+_TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,20 @@ class Filter:
                 return f"outside the calendar {each.name}"
         return None
 
-    def next_change(self, wall: datetime) -> datetime | None:
-        """The first later instant at which `refusal` may answer otherwise; None when there is none."""
-        changes = [each.calendar.next_change(wall) for each in (*self.exclude, *self.only)]
-        return min((change.astimezone(UTC) for change in changes if change is not None), default=None)
+    def left_out_until(self, slot: datetime, zone: tzinfo) -> datetime | None:
+        """None for a slot that is kept; else a time up to which everything is left out."""
+        wall = slot.astimezone(zone)
+        ends = [each.calendar.stays_until(wall) for each in self.exclude if each.calendar.contains(wall)]
+        ends += [each.calendar.stays_until(wall) for each in self.only if not each.calendar.contains(wall)]
+        if not ends:
+            return None
+        return max(HORIZON if end is None else end for end in ends) - _TICK
 
-    def is_open(self, day: date, zone: tzinfo) -> bool:
+    def is_open(self, day: date) -> bool:
         """Whether a whole day is kept; asked only of calendars that consist of whole days."""
-        return self.refusal(datetime(day.year, day.month, day.day, 12, tzinfo=zone)) is None
+        return not any(each.calendar.has_day(day) for each in self.exclude) and all(
+            each.calendar.has_day(day) for each in self.only
+        )
 
     def moved(
         self, slot: datetime, zone: tzinfo, open_days: dict[date, bool] | None = None
@@ -69,7 +77,7 @@ class Filter:
         wall = slot.astimezone(zone)
         for day in (wall.date(), *self._days_from(wall.date())):
             if day not in open_days:
-                open_days[day] = self.is_open(day, zone)
+                open_days[day] = self.is_open(day)
             if open_days[day]:
                 if day == wall.date():
                     return slot
@@ -82,7 +90,7 @@ class Filter:
         day = t.astimezone(zone).date()
         if self.shift == "next":
             for _ in range(LONGEST_SHIFT):
-                if self.is_open(day - _DAY, zone):
+                if self.is_open(day - _DAY):
                     break
                 day -= _DAY
         return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)

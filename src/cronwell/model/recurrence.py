@@ -59,6 +59,21 @@ class Recurrence:
                 found = candidate
         return None if found is None or found > self._last else found.replace(tzinfo=wall.tzinfo)
 
+    def days_of(self, year: int) -> int:
+        """Mask the days of a year on which a rule of days has a time; bit 0 is 1 January."""
+        if not self.start.year <= year <= min(self._last.year, _END.year - 1):
+            return 0
+        days = 0
+        for source in self._sources:
+            assert isinstance(source, _Strand), "a rule of hours has no days of its own"
+            days |= source.days.of(year) if source.times else 0
+        if year == self.start.year:
+            passed = (self.start - _new_year(year)).days
+            days = days >> passed << passed
+        if year == self._last.year:
+            days %= 1 << (self._last - _new_year(year)).days + 1
+        return days
+
     @property
     def can_match(self) -> bool:
         """Whether any time at all matches, from the start to the horizon."""

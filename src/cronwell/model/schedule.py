@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from itertools import islice, takewhile
 from uuid import UUID
 
 from cronwell import errors
@@ -20,10 +21,9 @@ from cronwell.model.calendars import Calendar
 from cronwell.model.filters import Filter
 from cronwell.model.instants import EARLIEST, HORIZON
 from cronwell.model.kinds import CronTimes, FixedDelay, Instants, Kind, RuleTimes
+from cronwell.model.walk import walk
 from cronwell.model.window import Window
 
-MOST_LEFT_OUT = 2000
-"""So many times in a row may be left out; a schedule that leaves out more has no further slot."""
 DENSEST_SHIFTED = 48
 """Slots a day of a schedule that is shifted to open days, at most."""
 
@@ -59,14 +59,10 @@ class Schedule:
             raise ValueError("a time without a zone is not a moment")
         if t >= HORIZON:
             return None
-        t = max(t, (self.start or EARLIEST) - _MICROSECOND)
-        if not self.excepts and self.filter is None:
-            slot = self._next_of_kinds(t)
-        elif self.filter is not None and self.filter.shift is not None:
-            slot = self._next_moved(t, self.filter)
-        else:
-            slot = self._next_kept(t)
-        # Kinds that go by the face of a clock know their last year, not the horizon; a shift knows neither.
+        if len(self.kinds) > 1 or self.excepts or self.filter is not None:
+            return next(walk(self, t), None)
+        # By far the most, and asked by the thousand.
+        slot = self.kinds[0].next_after(max(t, (self.start or EARLIEST) - _MICROSECOND))
         if slot is None or slot >= HORIZON or (self.end is not None and slot > self.end):
             return None
         return slot
@@ -106,52 +102,6 @@ class Schedule:
             return "except", "the schedule excepts it"
         why = None if self.filter is None else self.filter.refusal(moment.astimezone(self.zone))
         return None if why is None else ("calendar", why)
-
-    def _next_of_kinds(self, t: datetime) -> datetime | None:
-        if len(self.kinds) == 1:
-            return self.kinds[0].next_after(t)
-        return min((slot for kind in self.kinds if (slot := kind.next_after(t)) is not None), default=None)
-
-    def _next_kept(self, t: datetime) -> datetime | None:
-        for _ in range(MOST_LEFT_OUT):
-            slot = self._next_of_kinds(t)
-            if slot is None or (self.end is not None and slot > self.end):
-                return None
-            resumes = self._left_out_until(slot)
-            if resumes is None:
-                return slot
-            t = max(slot, resumes)
-        return None
-
-    def _left_out_until(self, slot: datetime) -> datetime | None:
-        """None for a slot that is kept; else a time up to which everything is left out."""
-        for kind in self.excepts:
-            if kinds.has(kind, slot):
-                return kinds.leaves_off(kind, slot)
-        if self.filter is None or self.filter.shift is not None:
-            return None
-        wall = slot.astimezone(self.zone)
-        if self.filter.refusal(wall) is None:
-            return None
-        change = self.filter.next_change(wall)
-        return HORIZON if change is None else change - _MICROSECOND
-
-    def _next_moved(self, t: datetime, filter_: Filter) -> datetime | None:
-        """The first slot after `t` once each has been moved to an open day: times of several days may meet on one."""
-        found: datetime | None = None
-        source = filter_.earliest_source(t, self.zone) - _MICROSECOND
-        open_days: dict[date, bool] = {}
-        for _ in range(MOST_LEFT_OUT):
-            slot = self._next_kept(source)
-            if slot is None:
-                break
-            source = slot
-            moved = filter_.moved(slot, self.zone, open_days)
-            if found is not None and slot > found and (moved == slot or filter_.shift == "next"):
-                break  # nothing that comes later is moved to before this
-            if moved is not None and moved > t and (found is None or moved < found):
-                found = moved
-        return found
 
 
 def parse(
@@ -222,13 +172,10 @@ def next_slot(text: str, t: datetime) -> datetime | None:
 
 def slots(schedule: Schedule, after: datetime, until: datetime | None, limit: int) -> list[datetime]:
     """Return the slots in (after, until], oldest first, at most `limit` of them."""
-    found: list[datetime] = []
-    while len(found) < limit:
-        slot = schedule.next_after(found[-1] if found else after)
-        if slot is None or (until is not None and slot > until):
-            break
-        found.append(slot)
-    return found
+    if after >= HORIZON:
+        return []
+    found = islice(walk(schedule, after), limit)
+    return list(found if until is None else takewhile(lambda slot: slot <= until, found))
 
 
 def previous(schedule: Schedule, t: datetime) -> datetime | None:
@@ -242,7 +189,7 @@ def previous(schedule: Schedule, t: datetime) -> datetime | None:
         if begin < EARLIEST:
             return None
         span *= 4
-    while (later := schedule.next_after(slot)) is not None and later < t:
+    for later in takewhile(lambda later: later < t, walk(schedule, slot)):
         slot = later
     return slot
 

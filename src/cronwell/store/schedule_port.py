@@ -108,6 +108,10 @@ class ScheduleReads(Protocol):
         """The definition that a job had at a time; None before it was made and after it was deleted."""
         ...
 
+    async def last_plan(self, tenant_id: int, job_id: UUID) -> str | None:
+        """By which plan a job went before the present one; the last of all where it is finished."""
+        ...
+
     async def revisions_over(
         self, tenant_id: int, job_id: UUID, begin: datetime, end: datetime, limit: int
     ) -> list[Revision]:
@@ -129,6 +133,10 @@ class ScheduleReads(Protocol):
     async def list_calendars(self, tenant_id: int, after: str | None, limit: int) -> list[KeptCalendar]: ...
     async def calendar_users(self, tenant_id: int, name: str, most: int) -> int:
         """How many jobs follow a calendar, counted up to `most`."""
+        ...
+
+    async def shifting_users(self, tenant_id: int, name: str, most: int) -> list[str]:
+        """The names of jobs that follow a calendar and move slots to its open days, in order, at most so many."""
         ...
 
     async def drop_calendar(self, tenant_id: int, name: str) -> bool:

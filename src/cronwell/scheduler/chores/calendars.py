@@ -34,13 +34,18 @@ class FollowingCalendars:
         total = 0
         while True:
             due = await self._store.outdated_uses(BATCH)
+            read: dict[tuple[int, tuple[str, ...]], Known] = {}
             for tenant_id, job_id in due:
-                await self._replan(tenant_id, job_id)
+                await self._replan(tenant_id, job_id, read)
             total += len(due)
             if len(due) < BATCH:
                 return total
 
-    async def _replan(self, tenant_id: int, job_id: UUID) -> None:
+    async def _replan(
+        self, tenant_id: int, job_id: UUID, read: dict[tuple[int, tuple[str, ...]], Known]
+    ) -> None:
+        """Plan one job anew. What is `read` once serves a batch: a job notes which revision it went by, so that a calendar
+        which changes meanwhile has it planned once more."""
         now = self._clock.now()
         async with self._store.transaction() as transaction:
             job = await transaction.lock_job(tenant_id, job_id)
@@ -48,7 +53,9 @@ class FollowingCalendars:
             if job is None or schedule is None or schedule.filter is None:
                 await transaction.note_uses(tenant_id, [job_id], [])
                 return
-            known = await self._calendars.named(tenant_id, schedule.filter.names)
+            names = tuple(schedule.filter.names)
+            known = read.get((tenant_id, names)) or await self._calendars.named(tenant_id, names)
+            read[tenant_id, names] = known
             await replan(transaction, job, lambda old: _renewed(old, known), now=now, settings=self._settings)
             await transaction.note_uses(tenant_id, [job_id], known.uses(job_id, schedule))
 

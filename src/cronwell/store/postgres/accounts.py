@@ -21,6 +21,10 @@ class AccountReads:
         row = await self._database.fetchrow(_SQL["revision_at"], tenant_id, job_id, at)
         return None if row is None else Revision(*row)
 
+    async def last_plan(self, tenant_id: int, job_id: UUID) -> str | None:
+        plan: str | None = await self._database.fetchval(_SQL["last_plan"], tenant_id, job_id)
+        return plan
+
     async def revisions_over(
         self, tenant_id: int, job_id: UUID, begin: datetime, end: datetime, limit: int
     ) -> list[Revision]:

@@ -21,6 +21,16 @@ where valid_from <= $3
 order by revision desc, valid_from desc
 limit 1
 
+-- name: last_plan
+-- By which plan a job went last.
+select plan
+from job_revisions
+where tenant_id = $1
+    and job_id = $2
+    and plan <> ''
+order by revision desc, valid_from desc
+limit 1
+
 -- name: revisions_over
 -- The definitions that a job had between two times, in the order in which they held, at most so many.
 select revision, plan, valid_from, valid_to

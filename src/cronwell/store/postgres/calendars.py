@@ -38,6 +38,10 @@ class CalendarRows:
         count: int = await self._database.fetchval(_SQL["calendar_users"], tenant_id, name, most)
         return count
 
+    async def shifting_users(self, tenant_id: int, name: str, most: int) -> list[str]:
+        rows = await self._database.fetch(_SQL["shifting_users"], tenant_id, name, most)
+        return [row["name"] for row in rows]
+
     async def drop_calendar(self, tenant_id: int, name: str) -> bool:
         return await self._database.fetchval(_SQL["drop_calendar"], tenant_id, name) is not None
 

@@ -35,6 +35,19 @@ from (
     limit $3
 ) as followers
 
+-- name: shifting_users
+-- The names of jobs that follow a calendar and shift by it, at most so many.
+select j.name
+from calendar_uses as u
+join jobs as j
+    on j.tenant_id = u.tenant_id
+    and j.id = u.job_id
+where u.tenant_id = $1
+    and u.calendar = $2
+    and j.spec -> 'schedule' ->> 'shift' is not null
+order by j.name
+limit $3
+
 -- name: drop_calendar
 -- Forget a calendar that no job follows.
 delete from calendars

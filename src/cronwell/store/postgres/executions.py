@@ -159,11 +159,33 @@ class ExecutionRows:
             # One job's executions, and dead letters, stand in the order of their slots in an index.
             return await self._list(tenant_id, where, after, limit)
         found: list[Execution] = []
+        if where.begun_by is not None:
+            found = await self._list_early(tenant_id, where, after, limit)
+            where = dataclasses.replace(where, begun_by=None, to_slot=where.begun_by + _TICK)
         async for window in self._windows(where, after):
-            found += await self._list(tenant_id, window, after, limit - len(found))
             if len(found) >= limit:
                 break
+            found += await self._list(tenant_id, window, after, limit - len(found))
         return found
+
+    async def _list_early(
+        self, tenant_id: int, where: ExecutionFilter, after: ExecutionKey | None, limit: int
+    ) -> list[Execution]:
+        if after is not None and where.begun_by is not None and after.slot <= where.begun_by:
+            return []
+        rows = await self._database.fetch(
+            _SQL["list_early"],
+            tenant_id,
+            where.begun_by,
+            where.from_slot,
+            where.worker,
+            _containing(where.text),
+            where.kind,
+            None if after is None else after.slot,
+            None if after is None else after.job_id,
+            limit,
+        )
+        return [execution_of(row) for row in rows]
 
     async def _windows(
         self, where: ExecutionFilter, after: ExecutionKey | None

@@ -164,6 +164,32 @@ where e.tenant_id = $1
 order by e.slot desc, e.job_id desc, e.kind desc
 limit $12
 
+-- name: list_early
+-- Executions that were moved before their slot, which is still ahead of $2, and have begun; as in `list_executions`. They
+-- are looked for among the overrides, which are few, and not among all that is staged ahead.
+select e.*, j.name as job_name
+from overrides as o
+join executions as e
+    on e.tenant_id = o.tenant_id
+    and e.job_id = o.job_id
+    and e.kind = 'scheduled'
+    and e.slot = o.slot
+join jobs as j
+    on j.tenant_id = e.tenant_id
+    and j.id = e.job_id
+where o.tenant_id = $1
+    and o.slot > $2
+    and o.action = 'move'
+    and o.ready_at <= $2
+    and e.started_at is not null
+    and ($3::timestamptz is null or e.slot >= $3)
+    and ($4::uuid is null or e.worker = $4)
+    and ($5::text is null or e.output ilike $5 or e.error ilike $5)
+    and ($6::execution_kind is null or e.kind = $6)
+    and ($7::timestamptz is null or (e.slot, e.job_id) < ($7, $8::uuid))
+order by e.slot desc, e.job_id desc
+limit $9
+
 -- name: list_attempts
 -- The attempts of one execution that did not succeed, in order.
 select *

@@ -82,8 +82,8 @@ limit $2
 for update of c skip locked
 
 -- name: finish_ended
--- Jobs without a further slot are finished once their last execution has ended; their cursors go, and what they were is
--- kept with the time until which it held. Executions are looked
+-- Jobs without a further slot are finished once their last execution has ended; their cursors go, they follow no calendar
+-- any more, and what they were is kept with the time until which it held. Executions are looked
 -- through from the newest, so that as long as the last one goes on its job's history is not read. The job's state is
 -- compared as text, so that a plan made while there were no jobs cannot go by the index of names, whose one column that
 -- fits is the tenant: it would read all jobs for each one that ends.
@@ -109,6 +109,12 @@ gone as (
     using ended
     where cursors.tenant_id = ended.tenant_id
         and cursors.job_id = ended.job_id
+),
+unfollowed as (
+    delete from calendar_uses
+    using ended
+    where calendar_uses.tenant_id = ended.tenant_id
+        and calendar_uses.job_id = ended.job_id
 ),
 kept as (
     insert into job_revisions (tenant_id, job_id, revision, spec, plan, valid_from, valid_to)
