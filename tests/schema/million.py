@@ -66,11 +66,12 @@ _LOAD = f"""
     from generate_series(1, {ROWS - HERD - HELD}, 40) as n;
 
     insert into workers (
-        id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until
+        id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until,
+        incarnation
     )
     select
         {_WORKER_ID}, 'worker', case when n = 0 then 'lost' else 'active' end::worker_state, '0', '{{default}}', '{{}}',
-        1000, $at, $at, $at + interval '30 s'
+        1000, $at, $at, $at + interval '30 s', incarnation()
     from generate_series(0, {WORKERS - 1}) as n;
 """
 
