@@ -142,11 +142,12 @@ async def test_what_a_cut_off_worker_dropped_is_tried_again_also_where_it_comes_
 async def test_a_worker_that_cannot_enter_anew_at_once_tries_again(
     house: House, far_house: House, proxy: Proxy
 ) -> None:
-    dropped = asyncio.Event()
+    begun, dropped = asyncio.Event(), asyncio.Event()
 
     async def work(ctx: Context) -> str:
         if ctx.fence > 1:
             return f"fence {ctx.fence}"
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -157,7 +158,7 @@ async def test_a_worker_that_cannot_enter_anew_at_once_tries_again(
     await house.create(retry=QUICK)
     async with far_house.working(**SOON):
         key = await house.trigger()
-        await house.until_state(key, State.RUNNING)
+        await begun.wait()
         with silence(proxy):
             await until(dropped.is_set, within=10)
             proxy.cut_before = b"/* register */"
