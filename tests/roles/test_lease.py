@@ -162,6 +162,8 @@ async def test_a_worker_that_cannot_enter_anew_at_once_tries_again(
         with silence(proxy):
             await until(dropped.is_set, within=10)
             proxy.cut_before = b"/* register */"
+            # On a new connection the statement is sent with its name, wherever it was prepared before.
+            proxy.cut()
         await until_async(lambda: _names(house, "stopped"))
         cut = proxy.connections
         await until(lambda: proxy.connections > cut + 2)
