@@ -266,7 +266,8 @@ VALUES: dict[type, st.SearchStrategy[Any]] = {
     str: words,
     bool: st.booleans(),
     int: st.integers(1, 65_535),
-    timedelta: st.timedeltas(timedelta(milliseconds=200), timedelta(seconds=20)),
+    # From the largest of the least that any of them may be.
+    timedelta: st.timedeltas(timedelta(seconds=1), timedelta(seconds=20)),
     Path: words.map(Path),
     tuple: st.lists(words, max_size=4).map(tuple),
 }
