@@ -190,6 +190,22 @@ def test_a_job_without_slots_says_so(run: Run, api: ScriptedApi) -> None:
     assert run("job", "upcoming", "hello").stderr == "it has no coming slots\n"
 
 
+@pytest.mark.parametrize(
+    ("schedule", "shown"),
+    [
+        ({"cron": "0 3 * * *", "only": "days"}, "0 3 * * *; only in days"),
+        ({"rrule": "FREQ=DAILY", "exclude": ["a", "b"], "timezone": "UTC"}, "FREQ=DAILY UTC; not in a, b"),
+        ({"any": ["0 3 * * *", {"every": "7h"}, {"at": ["x"]}]}, "0 3 * * * and 2 more"),
+        ({"every": "7h"}, "every 7h"),
+    ],
+)
+def test_a_schedule_is_shown_in_short_with_its_calendars(
+    run: Run, api: ScriptedApi, schedule: dict[str, object], shown: str
+) -> None:
+    api.on("GET", JOB, examples.job(schedule=schedule, timezone=None))
+    assert f"schedule  {shown}\n" in run("job", "show", "hello").stdout
+
+
 def test_a_job_that_waits_for_a_calendar_says_so(run: Run, api: ScriptedApi) -> None:
     why = "the calendar days leaves no slot; the job goes on when it changes"
     api.on("GET", f"{JOB}/upcoming", {"timezone": "UTC", "items": [], "note": why})

@@ -96,6 +96,12 @@ async def test_a_calendar_that_is_not_there_is_refused_with_the_nearest(
     assert ("did you mean lunch" in problem.message) == (name == "lunhc")
 
 
+async def test_a_shift_is_not_blamed_for_a_calendar_that_is_not_there(still_house: House) -> None:
+    with pytest.raises(errors.Invalid) as caught:
+        await still_house.create(schedule={"cron": "0 9 * * *", "exclude": "nope", "shift": "next"})
+    assert [each.field for each in caught.value.problems] == ["schedule.exclude"]
+
+
 async def test_a_batch_notes_what_its_jobs_follow(still_house: House) -> None:
     await still_house.calendars.put(TENANT, "lunch", LUNCH)
     raws: list[dict[str, Any]] = [

@@ -29,8 +29,8 @@ async def test_a_calendar_that_jobs_shift_by_keeps_to_whole_days_and_the_jobs_ar
     with pytest.raises(errors.IllegalState) as refused:
         await still_house.calendars.put(TENANT, "days", content)
     assert str(refused.value) == (
-        "payday-0, payday-1, payday-2, payday-3, payday-4 and others shift by the calendar 'days', which takes whole days; "
-        "put hours and windows into another calendar, or take `shift` from these jobs first"
+        "jobs shift by the calendar 'days' (payday-0, payday-1, payday-2, payday-3, payday-4 and others), so it takes "
+        "whole days; put hours and windows into another calendar, or take `shift` from these jobs first"
     )
     assert (await still_house.calendars.get(TENANT, "days", timezone="UTC")).revision == 1
     for n in range(7):

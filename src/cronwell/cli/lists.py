@@ -151,10 +151,25 @@ def schedule_text(job: dict[str, Any]) -> str:
         return "(only when triggered)"
     if isinstance(schedule, dict):
         zone = schedule.get("timezone") or zone
-        kind = next((each for each in ("cron", "every", "at", "in") if schedule.get(each)), None)
-        text = "" if kind is None else str(schedule[kind])
-        schedule = text if kind == "cron" else f"{kind} {text}"
+        text = _spec_text(schedule) + (f" {zone}" if zone else "")
+        for name, words in (("only", "only in"), ("exclude", "not in")):
+            if followed := schedule.get(name):
+                text += f"; {words} {followed if isinstance(followed, str) else ', '.join(followed)}"
+        return text
     return f"{schedule} {zone}" if zone else str(schedule)
+
+
+def _spec_text(spec: object) -> str:
+    """What a schedule says of its times, in short."""
+    if not isinstance(spec, dict):
+        return str(spec)
+    if united := spec.get("any"):
+        first, *others = [_spec_text(each) for each in united]
+        return f"{first} and {len(others)} more" if others else first
+    kind = next((each for each in ("cron", "rrule", "every", "at", "in") if spec.get(each)), "")
+    text = spec.get(kind, "")
+    text = ", ".join(map(str, text)) if isinstance(text, list) else str(text)
+    return text if kind in ("cron", "rrule") else f"{kind} {text}"
 
 
 def target_text(target: object) -> str:

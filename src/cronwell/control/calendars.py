@@ -167,8 +167,8 @@ class Calendars:
         if jobs:
             shown = ", ".join(jobs[:NAMED]) + (" and others" if len(jobs) > NAMED else "")
             raise errors.IllegalState(
-                f"{shown} shift by the calendar {name!r}, which takes whole days; put hours and windows into another "
-                "calendar, or take `shift` from these jobs first"
+                f"jobs shift by the calendar {name!r} ({shown}), so it takes whole days; put hours and windows into "
+                "another calendar, or take `shift` from these jobs first"
             )
 
     async def _find(self, tenant_id: int, name: str) -> KeptCalendar:

@@ -159,7 +159,7 @@ class _Reader:
     def _filter(self) -> Filter | None:
         exclude, only = self._calendars("exclude"), self._calendars("only")
         shift = self.problems.choose(self.given.get("shift"), filters.SHIFTS)
-        if shift is not None and not (exclude or only):
+        if shift is not None and not (self.given.get("exclude") or self.given.get("only")):
             self.problems.add(
                 self.given["shift"].path,
                 "it needs calendars that say which days are closed",
