@@ -163,12 +163,8 @@ async def test_a_rolling_restart_from_the_release_before_misses_and_doubles_noth
         for name, seen in slots.items():
             assert seen == [seen[0] + n for n in range(len(seen))], f"{name} has a gap"
             assert seen[-1] >= last - 1, name
-    states = dict(
-        await house.database.fetch(
-            "select state::text, count(*) from executions where ready_at < now() group by 1"
-        )
-    )
-    assert set(states) <= {"succeeded", "pending"}, states
+    rows = await house.database.fetch("select distinct state::text from executions where ready_at < now()")
+    assert {row["state"] for row in rows} <= {"succeeded", "pending"}
     for process in befores:
         assert _told(process) == []
     await house.close()

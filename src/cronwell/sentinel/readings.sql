@@ -32,16 +32,16 @@ with recursive pools as (
         limit 1
     )
     union all
-    select (
+    select following.pool
+    from pools
+    cross join lateral (
         select step.pool
         from executions as step
         where step.state in ('pending', 'retrying')
             and step.pool > pools.pool
         order by step.pool
         limit 1
-    )
-    from pools
-    where pools.pool is not null
+    ) as following
 )
 select pools.pool, count(*) as waiting, min(late.ready_at) as oldest
 from pools
