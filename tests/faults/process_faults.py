@@ -14,7 +14,6 @@ from tests.faults.cluster import Cluster, Node, answers
 from tests.faults.fault import Fault, pick
 from tests.faults.handlers import BUSY_SECONDS
 from tests.faults.history import Request, Try
-from tests.faults.pace import lasting
 from tests.support.processes import Process
 from tests.support.waiting import until
 
