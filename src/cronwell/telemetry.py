@@ -47,6 +47,9 @@ COORDINATION_FALLBACK = Gauge(
     "1 while a scheduler here goes by PostgreSQL because etcd cannot be gone by",
     multiprocess_mode="livemax",
 )
+LATE_STARTS = Counter(
+    "cronwell_late_starts", "Executions that a busy worker started late, after asking the store anew"
+)
 FENCED = Counter("cronwell_fenced", "Stagings refused because a shard had gone on to another epoch")
 LATENESS = BatchHistogram(
     "cronwell_start_lateness_seconds",
@@ -155,6 +158,11 @@ def backfilled(count: int) -> None:
 
 def staged_until(at: datetime) -> None:
     STAGED_UNTIL.set(at.timestamp())
+
+
+def late_starts(count: int) -> None:
+    """Executions that could not be started in time were asked for anew, and may start."""
+    LATE_STARTS.inc(count)
 
 
 def duties(*, shards: int, members: int) -> None:

@@ -126,6 +126,10 @@ STORE: dict[str, tuple[Reach, object]] = {
         [None],
     ),
     "hand_back": (lambda s, e: s.hand_back(e.claim.worker, [(OTHER, e.claim.key, e.claim.fence)]), None),
+    "confirm": (
+        lambda s, e: s.confirm(e.claim.worker, [(OTHER, e.claim.key, e.claim.fence)], NOON),
+        [None],
+    ),
     "report": (
         lambda s, e: s.report([Report(OTHER, e.claim.key, e.claim.fence, e.claim.worker, NOON, '"theirs"')]),
         None,

@@ -24,9 +24,9 @@ from cronwell.store.port import Cursor, Job, Move, Touched, Transaction
 
 FireMissed = Literal["none", "last", "all"]
 
-# A held execution starts on its worker's clock, which may be a little behind ours; one that was due already starts once
-# its worker has heard that the claim succeeded and has looked up the job.
-_SETTLING = timedelta(milliseconds=50)
+# A worker starts what it claimed within START_WITHIN of its instant, or asks anew. Its clock may be a little behind ours.
+START_WITHIN = timedelta(milliseconds=250)
+_SETTLING = START_WITHIN + timedelta(milliseconds=50)
 _TICK = timedelta(microseconds=1)
 
 

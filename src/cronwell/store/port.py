@@ -30,6 +30,7 @@ from cronwell.store.records import (
     Attempt,
     Backlog,
     Claimed,
+    Confirmed,
     Cursor,
     Definition,
     Ended,
@@ -69,6 +70,7 @@ __all__ = [
     "ByDefinition",
     "CalendarUse",
     "Claimed",
+    "Confirmed",
     "Cursor",
     "Definition",
     "Ended",
@@ -215,6 +217,16 @@ class Store(ClusterStore, ScheduleReads, Protocol):
         ...
 
     async def hand_back(self, worker: UUID, claims: Sequence[tuple[int, ExecutionKey, int]]) -> None: ...
+    async def confirm(
+        self, worker: UUID, claims: Sequence[tuple[int, ExecutionKey, int]], now: datetime
+    ) -> list[Confirmed | None]:
+        """Ask anew for claims that were not started in time; None where one is no longer the worker's.
+
+        One that comes back running may start, as if it had been claimed now. What a pause or delete has reached meanwhile
+        has been ended by this.
+        """
+        ...
+
     async def report(self, reports: Sequence[Report]) -> None: ...
     async def cancels(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]: ...
     async def held_by(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]: ...

@@ -130,6 +130,16 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What became of a claim that was asked for anew."""
+
+    state: State
+    """`running`: it may start."""
+    is_cancelled: bool
+    """Somebody asked to cancel it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """What a worker knows of a job."""
 

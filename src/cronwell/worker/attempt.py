@@ -32,6 +32,8 @@ class Attempt:
 
     claimed: Claimed
     job: KnownJob
+    start_by: float
+    """Monotonic time; later than this it must not start without asking the store anew."""
     timer: Timer[Attempt] | None = None
     signals: Signals | None = None
     task: asyncio.Task[None] | None = None

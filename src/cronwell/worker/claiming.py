@@ -79,7 +79,7 @@ class Claiming:
         return has_more
 
     async def _claim_from(self, pool: str, priority: int, wanted: int) -> list[Claimed]:
-        began = time.perf_counter()
+        asked, began = time.monotonic(), time.perf_counter()
         now = self._clock.now()
         worker = self._lease.worker
         claims = await self._store.claim(
@@ -89,7 +89,7 @@ class Claiming:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
             jobs = await self._catalog.look_up(claims)
             if self._lease.worker == worker and self._lease.may_claim:
-                self._slots.hold(_known(claims, jobs))
+                self._slots.hold(_known(claims, jobs), asked)
             else:
                 # The answer came when the lease was in doubt. If it is kept after all, these are ours and unknown to us.
                 self._is_uncertain = True

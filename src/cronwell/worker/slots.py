@@ -10,14 +10,16 @@ from uuid import UUID
 
 from cronwell import telemetry
 from cronwell.config import WorkerSettings
+from cronwell.control.scheduling import START_WITHIN
 from cronwell.model.execution import Result, State
 from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Claimed, Ended, Report, Store
+from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
 from cronwell.targets.port import Outcome, Signals, TargetRunner
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
+from cronwell.worker.latecomers import Latecomers
 from cronwell.worker.tally import Tally
 
 # Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
@@ -47,6 +49,7 @@ class Slots:
         self._on_free = on_free
         self._on_gone = on_gone
         self._tally = Tally()
+        self._latecomers = Latecomers(store, clock, self._start_late)
         self._wheel: Wheel[Attempt] = Wheel(time.monotonic())
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -64,12 +67,13 @@ class Slots:
     def free(self) -> int:
         return self._settings.concurrency - len(self._attempts)
 
-    def hold(self, claims: Iterable[tuple[Claimed, KnownJob]]) -> None:
-        """Keep claimed executions until their instant."""
+    def hold(self, claims: Iterable[tuple[Claimed, KnownJob]], asked: float) -> None:
+        """Keep executions until their instant; `asked` is the monotonic time from before the request that claimed them."""
         for claimed, job in claims:
-            attempt = Attempt(claimed, job)
+            instant = self._clock.monotonic_at(claimed.ready_at)
+            attempt = Attempt(claimed, job, start_by=max(instant, asked) + START_WITHIN.total_seconds())
             self._attempts[attempt.key] = attempt
-            attempt.timer = self._wheel.add(self._clock.monotonic_at(claimed.ready_at), attempt)
+            attempt.timer = self._wheel.add(instant, attempt)
         if self._attempts:
             self._is_empty.clear()
         self._start_due()
@@ -149,7 +153,7 @@ class Slots:
         """Start what is due and set the timer for the next instant."""
         for attempt in self._wheel.advance(time.monotonic()):
             attempt.timer = None
-            attempt.task = asyncio.create_task(self._run(attempt), name="attempt")
+            self._start(attempt)
         following = self._wheel.next_deadline()
         if self._timer is not None:
             self._timer.cancel()
@@ -158,10 +162,30 @@ class Slots:
             wait = max(0.0, following - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._start_due)
 
+    def _start(self, attempt: Attempt) -> None:
+        attempt.task = asyncio.create_task(self._run(attempt), name="attempt")
+
+    def _start_late(self, attempt: Attempt, confirmed: Confirmed | None) -> None:
+        """The store was asked anew: start, or do what became of it meanwhile."""
+        if confirmed is None:
+            attempt.is_lost = True
+            self._forget(attempt)
+        elif confirmed.is_cancelled or attempt.is_cancelled:
+            attempt.is_cancelled = True
+            self._finish(attempt, Outcome(Result.CANCELLED, error="cancelled before it started"))
+        elif confirmed.state is State.RUNNING:
+            self._start(attempt)
+        else:
+            self._forget(attempt)
+
     async def _run(self, attempt: Attempt) -> None:
         claimed, terms = attempt.claimed, attempt.job.terms
-        attempt.started_at = self._clock.now()
         began = time.monotonic()
+        if began > attempt.start_by:
+            attempt.task = None
+            self._latecomers.add(attempt)
+            return
+        attempt.started_at = self._clock.now()
         self._tally.started(
             claimed.priority, max((attempt.started_at - claimed.ready_at).total_seconds(), 0.0)
         )

@@ -14,6 +14,7 @@ from cronwell.store.port import (
     Attempt,
     Backlog,
     Claimed,
+    Confirmed,
     Ended,
     Execution,
     ExecutionFilter,
@@ -122,6 +123,16 @@ class ExecutionRows:
             *columns(((t, k.job_id, k.kind, k.slot, fence) for t, k, fence in claims), 5),
             worker,
         )
+
+    async def confirm(self, worker: UUID, claims: Sequence[Claim], now: datetime) -> list[Confirmed | None]:
+        rows = await self._database.fetch(
+            _SQL["confirm"],
+            *columns(((t, k.job_id, k.kind, k.slot, fence) for t, k, fence in claims), 5),
+            worker,
+            now,
+        )
+        found = {row["place"]: Confirmed(STATES[row["state"]], row["is_cancelled"]) for row in rows}
+        return [found.get(place) for place in range(1, len(claims) + 1)]
 
     async def report(self, reports: Sequence[Report]) -> None:
         await self._database.execute(

@@ -100,6 +100,39 @@ where e.tenant_id = r.tenant_id
     and e.cancel_requested_at is null
     and not e.is_last_attempt
 
+-- name: confirm
+-- Ask anew for claims that were not started in time. One that may start counts as claimed now, so that whoever pauses or
+-- deletes its job, or cancels it, waits for its start as after any other claim. What a pause or delete has reached does
+-- not start any more. The state that each led to comes back, and whether somebody asked to cancel it.
+update executions as e
+set claimed_at = case when e.is_last_attempt then e.claimed_at else $7::timestamptz end,
+    state = case
+        when not e.is_last_attempt then e.state
+        when e.attempt > 1 then 'cancelled'::execution_state
+        else 'skipped'::execution_state
+    end,
+    reason = case when e.is_last_attempt then case when j.state::text = 'deleted' then 'deleted' else 'paused' end else e.reason end,
+    finished_at = case when e.is_last_attempt then $7::timestamptz end,
+    attempt = case when e.is_last_attempt then e.attempt - 1 else e.attempt end
+from unnest($1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[]) with ordinality
+    as r (tenant_id, job_id, kind, slot, fence, place)
+left join lateral (
+    select jobs.state
+    from jobs
+    where jobs.tenant_id = r.tenant_id
+        and jobs.id = r.job_id
+    limit 1
+) as j on true
+where e.tenant_id = r.tenant_id
+    and e.job_id = r.job_id
+    and e.kind = r.kind
+    and e.slot = r.slot
+    and e.fence = r.fence
+    and e.worker = $6
+    and e.state::text = 'running'
+    and e.started_at is null
+returning r.place, e.state, e.cancel_requested_at is not null as is_cancelled
+
 -- name: report
 -- Write what running attempts have to tell: when they started, and their progress.
 update executions as e
