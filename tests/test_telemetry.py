@@ -53,6 +53,27 @@ EVENTS: dict[str, Event] = {
         {"level": "warning", "kind": "no_slot", "found": 3, "mended": 2, "examples": ["a"]},
         {'cronwell_findings_total{kind="no_slot"}': 3, 'cronwell_rearmed_total{kind="no_slot"}': 2},
     ),
+    "late_starts": Event(lambda: telemetry.late_starts(3), moves={"cronwell_late_starts_total": 3}),
+    "duties": Event(
+        lambda: telemetry.duties(shards=22, members=3),
+        sets={"cronwell_shards_held": 22, "cronwell_members": 3},
+    ),
+    "watermark": Event(
+        lambda: telemetry.watermark(timedelta(seconds=58)), sets={"cronwell_watermark_ahead_seconds": 58}
+    ),
+    "fenced": Event(
+        lambda: telemetry.fenced({7, 3}),
+        {"level": "warning", "shards": [3, 7]},
+        {"cronwell_fenced_total": 1},
+    ),
+    "coordination_fell_back": Event(
+        lambda: telemetry.coordination_fell_back("away"),
+        {"level": "warning", "reason": "away"},
+        sets={"cronwell_coordination_fallback": 1},
+    ),
+    "coordination_restored": Event(
+        telemetry.coordination_restored, {"level": "info"}, sets={"cronwell_coordination_fallback": 0}
+    ),
     "paged": Event(
         lambda: telemetry.paged("page", kind="workers", words="none"),
         {"level": "critical", "event": "paging", "kind": "workers", "summary": "none"},

@@ -85,7 +85,10 @@ async def test_what_is_no_longer_the_workers_is_not_had(desk: Desk, store: Store
 async def test_each_of_many_has_its_own_answer(desk: Desk, store: Store) -> None:
     worker = await desk.worker()
     job, other = await desk.job(), await desk.job()
-    first, second = await desk.claimed(job, worker=worker), await desk.claimed(other, worker=worker)
+    await desk.staged(job, NOON)
+    await desk.staged(other, NOON)
+    claims = {claim.key.job_id: claim for claim in await desk.claim(worker)}
+    first, second = claims[job.id], claims[other.id]
     async with store.transaction() as transaction:
         await transaction.withhold_due(TENANT, job.id, NOON, "paused")
     asked = [

@@ -276,7 +276,10 @@ OF_ALL = {
     "waits_over",
     *("overrides_waiting", "forget_overrides"),
     "open_backfills",
-    *("pulse", "begin_anew"),
+    *("pulse", "begin_anew", "incarnation"),
+    *("enter_shards", "hold_shards", "mark_shards", "list_shards"),
+    *("see_node", "stop_node", "list_nodes", "forget_nodes", "ask_to_drain"),
+    *("suspects", "suspect", "slice_end", "abandoned", "enter_lost", "put_findings", "list_findings"),
 }
 
 

@@ -24,10 +24,7 @@ def ran(house: House) -> list[str]:
     """The executions that ran."""
     seen: list[str] = []
 
-    @house.registry.handler("work")
-    async def work(execution_id: str = "") -> None:
-        seen.append(execution_id)
-
+    house.registry.add(lambda ctx: seen.append(ctx.execution_id), "work")
     return seen
 
 
@@ -61,7 +58,7 @@ async def test_a_late_start_is_confirmed_and_runs_once(
 
     asked = Asked(house, nothing)
     monkeypatch.setattr(house.store, "confirm", asked.confirm)
-    await house.create()
+    await house.create(overlap="allow")
     async with house.working():
         keys = [await house.trigger() for _ in range(5)]
         for key in keys:

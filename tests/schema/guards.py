@@ -376,7 +376,7 @@ COLD = [
         [1, _KEYS[1]],
         {"e": (way("executions_pkey", "job_id", "kind", "tenant_id"),)},
     ),
-    Guard("list_early", [1, NOON, None, None, None, None, None, None, 51], {"e": (KEY,), "j": (JOB,)}),
+    Guard("list_early", [1, NOON, None, None, None, None, None, None, 51], {"early": (KEY,), "j": (JOB,)}),
     Guard("waits_over", [NOON, 1000], {"cursors": (way("cursors_waiting", "held_until"),)}),
     Guard("all_plans", [1, 20_001], {"cursors": (way("cursors_pkey", "tenant_id"),)}),
 ]

@@ -199,14 +199,18 @@ limit $12
 
 -- name: list_early
 -- Executions that were moved before their slot, which is still ahead of $2, and have begun; as in `list_executions`. They
--- are looked for among the overrides, which are few, and not among all that is staged ahead.
+-- are looked for among the overrides, which are few, and not among all that is staged ahead; one by one, by the whole key.
 select e.*, j.name as job_name
 from overrides as o
-join executions as e
-    on e.tenant_id = o.tenant_id
-    and e.job_id = o.job_id
-    and e.kind = 'scheduled'
-    and e.slot = o.slot
+cross join lateral (
+    select *
+    from executions as early
+    where early.tenant_id = o.tenant_id
+        and early.job_id = o.job_id
+        and early.kind = 'scheduled'
+        and early.slot = o.slot
+    offset 0
+) as e
 join jobs as j
     on j.tenant_id = e.tenant_id
     and j.id = e.job_id
