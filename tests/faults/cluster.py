@@ -210,6 +210,23 @@ class Cluster:
 
         await until_async(is_ready, within=within)
 
+    async def until_spread(self, within: float = 60.0) -> None:
+        """Wait until each scheduler has shards."""
+
+        async def is_spread() -> bool:
+            connection = await self.connect()
+            try:
+                owners = await connection.fetchval(
+                    """select count(distinct owner) from shards
+                    where marked_at > clock_timestamp() - interval '1500 ms'"""
+                )
+            finally:
+                await connection.close()
+            return bool(owners == self.shape.schedulers)
+
+        await self.until_ready(within)
+        await until_async(is_spread, within=within)
+
     async def close(self) -> None:
         self.is_kept = False
         for node in self.nodes:
