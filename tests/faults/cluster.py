@@ -192,23 +192,59 @@ class Cluster:
 
     async def until_ready(self, within: float = 60.0) -> None:
         """Wait until each shard has an owner that lives, each worker is in, and each API answers."""
+        lacking: dict[str, object] = {}
 
         async def is_ready() -> bool:
+            lacking.clear()
+            lacking.update(await self._lacking())
+            return not lacking
+
+        try:
+            await until_async(is_ready, within=within)
+        except AssertionError:
+            raise AssertionError(f"not ready after {within} s: {lacking}") from None
+
+    async def _lacking(self) -> dict[str, object]:
+        """What the cluster is not ready for."""
+        try:
+            connection = await self.connect()
+        except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+            return {"PostgreSQL": repr(error)}
+        try:
+            unmarked = await connection.fetch(
+                """select shard, epoch, owner, marked_at from shards
+                where marked_at is null or marked_at < clock_timestamp() - interval '2500 ms'"""
+            )
+            workers = await connection.fetchval(
+                "select count(*) from workers where state = 'active' and lease_until > now()"
+            )
+        finally:
+            await connection.close()
+        found: dict[str, object] = {}
+        if unmarked:
+            found["shards that nobody marks"] = [tuple(row) for row in unmarked[:3]], len(unmarked)
+        if workers < self.shape.workers:
+            found["workers"] = workers
+        if silent := [node.name for node in self.of("api") if not answers(node)]:
+            found["APIs that do not answer"] = silent
+        return found
+
+    async def until_spread(self, within: float = 60.0) -> None:
+        """Wait until each scheduler has shards."""
+
+        async def is_spread() -> bool:
+            connection = await self.connect()
             try:
-                connection = await self.connect()
-            except (OSError, asyncpg.PostgresError, TimeoutError):
-                return False
-            try:
-                owned, workers = await connection.fetchrow(  # type: ignore[misc]  # it always has a row
-                    """select
-                        (select count(*) from shards where marked_at > clock_timestamp() - interval '2500 ms'),
-                        (select count(*) from workers where state = 'active' and lease_until > now())"""
+                owners = await connection.fetchval(
+                    """select count(distinct owner) from shards
+                    where marked_at > clock_timestamp() - interval '1500 ms'"""
                 )
             finally:
                 await connection.close()
-            return owned == 64 and workers >= self.shape.workers and all(map(answers, self.of("api")))
+            return bool(owners == self.shape.schedulers)
 
-        await until_async(is_ready, within=within)
+        await self.until_ready(within)
+        await until_async(is_spread, within=within)
 
     async def close(self) -> None:
         self.is_kept = False

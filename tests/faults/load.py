@@ -124,6 +124,11 @@ class Load:
     async def create(self) -> None:
         await asyncio.gather(*(self._create(job) for job in self.jobs()))
 
+    async def create_hostile(self, name: str, url: str) -> None:
+        """A job that calls another host each second, which keeps it waiting for ten."""
+        job = self._job(name, "* * * * * *", timeout="10s")
+        await self._create({**job, "target": url, "retry": {"max_attempts": 1}})
+
     async def run(self) -> None:
         """Change things until the client is told to stop."""
         async with asyncio.TaskGroup() as group:

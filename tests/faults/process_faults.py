@@ -18,16 +18,12 @@ from tests.support.processes import Process
 from tests.support.waiting import until
 
 
-def faketime(offset_seconds: int) -> Mapping[str, str] | None:
-    """The environment of a process whose wall clock is wrong by so much; None where libfaketime is not installed."""
+def faketime(clock: str) -> Mapping[str, str] | None:
+    """The environment of a process with another wall clock; None where libfaketime is not installed."""
     library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
     if library is None:
         return None
-    return {
-        "LD_PRELOAD": str(library),
-        "FAKETIME": f"{offset_seconds:+d}",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    return {"LD_PRELOAD": str(library), "FAKETIME": clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
 class Killed(Fault):
@@ -99,19 +95,19 @@ class BusyLoop(Fault):
 
 
 class ClockWrong(Fault):
-    """A node whose wall clock is hours off, from its start on: libfaketime."""
+    """A node whose wall clock is hours off, or runs too fast, from its start on: libfaketime."""
 
-    def __init__(self, hours: int) -> None:
-        super().__init__(f"wall clock {hours:+d} h", 8.0)
-        self._hours = hours
+    def __init__(self, told: str, clock: str) -> None:
+        super().__init__(f"wall clock {told}", 8.0)
+        self._clock = clock
         self._node: Node | None = None
 
     def impossible(self, cluster: Cluster) -> str | None:
-        return None if faketime(1) else "libfaketime is not installed (Debian: apt install faketime)"
+        return None if faketime("+0") else "libfaketime is not installed (Debian: apt install faketime)"
 
     async def inject(self, cluster: Cluster, rng: random.Random) -> str:
         self._node = node = rng.choice(cluster.of("scheduler", "worker", "api"))
-        node.next_environ = faketime(self._hours * 3600) or {}
+        node.next_environ = faketime(self._clock) or {}
         node.kill(0.0)
         return node.name
 

@@ -99,9 +99,10 @@ async def run(
         try:
             await load.create()
             loading = asyncio.create_task(load.run())
+            opened.callback(loading.cancel)
             await (act(stage) if act is not None else nemesis.run(plan.seconds, plan.rest))
             say("healed; letting it settle")
-            await cluster.until_ready()
+            await nemesis.recovered()
             await lasting(plan.settle)
             client.stop.set()
             await loading

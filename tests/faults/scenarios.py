@@ -13,8 +13,9 @@ from tests.faults.checks.facts import Facts
 from tests.faults.database_faults import DatabaseKilled, DatabaseRestarted
 from tests.faults.fault import Fault
 from tests.faults.history import History, ShardChange
-from tests.faults.pace import lasting
+from tests.faults.pace import aside, lasting
 from tests.faults.process_faults import Killed, RollingRestart
+from tests.faults.receiver import receiving
 from tests.faults.report import share
 from tests.faults.run import Act, Stage
 from tests.faults.wire_faults import NoticesSpoiled
@@ -24,13 +25,12 @@ BLACKOUT_SECONDS = 30.0
 
 
 def kill_schedulers(times: int) -> Act:
-    """kill -9 of one scheduler at a time, each after all shards have an owner again."""
+    """kill -9 of one scheduler at a time, each when all of them have shards again."""
 
     async def act(stage: Stage) -> None:
         for _ in range(times):
+            await stage.cluster.until_spread()
             await stage.nemesis.inject(Killed("scheduler", seconds=1.0))
-            await stage.cluster.until_ready()
-            await lasting(1.0)
 
     return act
 
@@ -54,6 +54,19 @@ async def roll(stage: Stage) -> None:
         await stage.nemesis.inject(RollingRestart())
         await stage.cluster.until_ready()
         await lasting(5)
+
+
+async def deaden_a_host(stage: Stage) -> None:
+    """One webhook host that hangs and one that drips, with a hundred calls under way to each; calm before."""
+    await stage.nemesis.inject(Fault(CALM, 30))
+    async with aside(receiving(stage.receiver.folder.parent / "dead")) as dead:
+        names = [f"dead-{path}-{n}" for path in ("hang", "drip") for n in range(10)]
+        for name in names:
+            await stage.load.create_hostile(name, f"{dead.url}/{name.split('-')[1]}")
+        await lasting(10)
+        await stage.nemesis.inject(Fault("dead webhook host", 30))
+        for name in names:
+            await stage.client.ask("delete", name, "DELETE", f"/v1/jobs/name:{name}")
 
 
 async def kill_workers(stage: Stage) -> None:

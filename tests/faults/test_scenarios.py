@@ -130,6 +130,18 @@ async def test_rescue(tmp_path: Path) -> None:
     assert report.figures["latest s"] <= DEFAULTS.worker_lease + 3
 
 
+async def test_host(tmp_path: Path) -> None:
+    """L8: a dead webhook host costs the others nothing."""
+    plan = Plan(Options.read().seed, 0, (), _shape(DEFAULTS), STEADY)
+    fault = "dead webhook host"
+    report = await _judged(
+        "host", plan, tmp_path, act=scenarios.deaden_a_host, measure=lambda h: scenarios.compared(h, fault)
+    )
+    assert report.violations == []
+    # A tenth, and what a machine of two cores needs for two hundred calls that wait.
+    assert report.figures[f"{fault}: p99 ms"] <= report.figures["none: p99 ms"] * 1.1 + 50
+
+
 async def test_night(tmp_path: Path) -> None:
     """Clocks go back in three zones and forward in two, while schedulers and workers are killed."""
     faults = [Killed("scheduler"), Killed("worker"), CommitCut("scheduler")]

@@ -47,8 +47,8 @@ async def test_a_handful_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     )
     sys.stdout.write(report.show())
     assert [str(violation) for violation in report.violations if violation.promise not in KNOWN] == []
-    assert len(outcome.history.windows) >= len(FAULTS) - 2
+    assert len(outcome.history.windows) >= 4
     whole = report.lines()[-1]
-    assert whole.slots > 300
+    assert whole.slots > 200
     report.keep(tmp_path / "evidence")
     assert {file.suffix for file in (tmp_path / "evidence").iterdir()} == {".md", ".json", ".png"}

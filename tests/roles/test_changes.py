@@ -207,3 +207,17 @@ async def test_a_trigger_respects_overlap_unless_told_otherwise(
     with pytest.raises(errors.IllegalState, match="unfinished"):
         await still_house.trigger()
     await still_house.trigger(overlap="allow")
+
+
+async def test_a_trigger_just_before_a_slot_that_a_worker_holds_already_does_not_run_beside_it(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule={"at": (clock.now() + SECOND / 4).isoformat()})
+    worker = await still_house.enter()
+    held = await still_house.store.claim(
+        worker.id, "default", 1, ready_by=clock.now() + SECOND / 2, limit=10, now=clock.now()
+    )
+    assert [each.key.job_id for each in held] == [job]
+    with pytest.raises(errors.IllegalState, match="unfinished"):
+        await still_house.trigger()
+    await still_house.trigger(overlap="allow")

@@ -263,12 +263,13 @@ returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first. What was moved counts from the time
--- that it was moved to. Those of a backfill do not count: it has a limit of its own.
+-- that it was moved to, and what a worker has claimed counts already: it starts by itself when its slot comes. Those of a
+-- backfill do not count: it has a limit of its own.
 select job_id, kind, slot
 from executions
 where tenant_id = $1
     and job_id = $2
-    and case when reason = 'moved' then ready_at else slot end <= $3
+    and (case when reason = 'moved' then ready_at else slot end <= $3 or state::text = 'running')
     and kind <> 'backfill'
     and (
         (running_limit is not null and state in ('pending', 'running', 'retrying'))
