@@ -43,7 +43,7 @@ setup: $(VENV)/.dev ## Make .venv with everything that development needs
 unit: $(VENV)/.dev ## Run tests without coverage (options: T="tests/model -k wheel")
 	$(BIN)/pytest -m "not faults" $(T)
 
-# Scenarios: mixed takeover blackout restarts bus rolling rescue host night. SEED repeats a run; EVIDENCE=docs/evidence keeps table, plot and JSON.
+# Scenarios: mixed takeover blackout restarts bus without_etcd rolling rescue host night. SEED repeats a run; EVIDENCE=docs/evidence keeps table, plot and JSON.
 MINUTES ?= 5
 SEED ?=
 SCENARIO ?= mixed

@@ -11,6 +11,7 @@ from typing import Any
 from tests.faults.checks.cluster import first_bodies
 from tests.faults.checks.facts import Facts
 from tests.faults.database_faults import DatabaseKilled, DatabaseRestarted
+from tests.faults.etcd import EtcdKilled
 from tests.faults.fault import Fault
 from tests.faults.history import History, ShardChange
 from tests.faults.pace import aside, lasting
@@ -87,6 +88,13 @@ async def restart_database(stage: Stage) -> None:
     for number in range(10):
         await stage.nemesis.inject(faults[number % 3]())
         await lasting(15)
+
+
+async def stop_etcd(stage: Stage) -> None:
+    """A minute without etcd, with calm before."""
+    await stage.nemesis.inject(Fault(CALM, 30))
+    await stage.nemesis.inject(EtcdKilled(60))
+    await stage.cluster.until_ready()
 
 
 async def spoil_the_bus(stage: Stage) -> None:

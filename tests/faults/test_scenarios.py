@@ -107,6 +107,22 @@ async def test_bus(tmp_path: Path) -> None:
     assert report.figures[f"{lost}: p99 ms"] <= report.figures["none: p99 ms"] + 1000
 
 
+async def test_without_etcd(tmp_path: Path) -> None:
+    """L7: etcd is away for a minute, and firing goes on."""
+    shape = dataclasses.replace(DEFAULTS, apis=1, coordination="etcd")
+    plan = Plan(Options.read().seed, 0, (), shape, STEADY)
+    fault = "etcd kill -9"
+    report = await _judged(
+        "without_etcd",
+        plan,
+        tmp_path,
+        act=scenarios.stop_etcd,
+        measure=lambda h: scenarios.compared(h, fault),
+    )
+    assert report.violations == []
+    assert report.figures[f"{fault}: p99 ms"] <= report.figures["none: p99 ms"] + 1000
+
+
 async def test_rolling(tmp_path: Path) -> None:
     """L3: a deploy adds no more than a second."""
     plan = Plan(Options.read().seed, 0, (), _shape(DEFAULTS), STEADY)
