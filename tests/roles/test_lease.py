@@ -15,7 +15,7 @@ from cronwell.config import Settings
 from cronwell.model.execution import State
 from cronwell.targets.handler import Context
 from cronwell.worker.lease import Lease
-from tests.support.house import House
+from tests.support.house import TENANT, House
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.waiting import until, until_async
 
@@ -205,6 +205,40 @@ async def test_a_claim_whose_answer_was_lost_is_returned_and_what_is_held_is_kep
         await house.until_state(held.key, State.SUCCEEDED)
     assert sorted(ran) == [("held", 1), ("lost", done.fence)]
     assert done.fence > 1
+
+
+async def test_a_claim_whose_answer_was_lost_ends_if_its_job_was_paused_meanwhile(
+    house: House, far_house: House, proxy: Proxy
+) -> None:
+    far_house.registry.add(lambda ctx: None, "work")
+    await house.create("lost", pool="far", priority="high")
+    async with far_house.working(pools=("far",)):
+        proxy.cut_after = b"far"
+        lost = await house.trigger("lost")
+        await house.until_state(lost, State.RUNNING)
+        proxy.go_silent()
+        await house.jobs.pause(TENANT, "name:lost")
+        proxy.cut_after = None
+        proxy.speak()
+        ended = await house.until_state(lost, State.SKIPPED, State.CANCELLED)
+    assert (ended.reason, ended.started_at) == ("paused", None)
+
+
+async def test_a_claim_whose_answer_was_lost_ends_if_it_was_cancelled_meanwhile(
+    house: House, far_house: House, proxy: Proxy
+) -> None:
+    far_house.registry.add(lambda ctx: None, "work")
+    await house.create("lost", pool="far", priority="high")
+    async with far_house.working(pools=("far",)):
+        proxy.cut_after = b"far"
+        lost = await house.trigger("lost")
+        await house.until_state(lost, State.RUNNING)
+        proxy.go_silent()
+        await house.executions.cancel(TENANT, str(lost))
+        proxy.cut_after = None
+        proxy.speak()
+        ended = await house.until_state(lost, State.CANCELLED)
+    assert ended.started_at is None
 
 
 async def test_a_claim_that_was_answered_when_the_lease_was_in_doubt_is_returned(house: House) -> None:

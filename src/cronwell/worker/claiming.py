@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from cronwell import errors, telemetry
 from cronwell.config import WorkerSettings
-from cronwell.model.execution import Result, State
+from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Ended, Store
 from cronwell.worker.catalog import Catalog, KnownJob
@@ -102,17 +103,12 @@ class Claiming:
             now = self._clock.now()
             await self._store.complete(
                 [
-                    Ended(
-                        tenant_id=claim.tenant_id,
-                        key=claim.key,
-                        fence=claim.fence,
-                        worker=claim.worker,
-                        state=State.CANCELLED,
-                        result=Result.CANCELLED,
-                        started_at=None,
-                        finished_at=now,
-                        error_kind="no_job",
-                        error="the job's definition is gone",
+                    _ended_before_start(
+                        (claim.tenant_id, claim.key, claim.fence),
+                        claim.worker,
+                        now,
+                        "no_job",
+                        "the job's definition is gone",
                     )
                     for claim in orphaned
                 ]
@@ -124,8 +120,37 @@ class Claiming:
         held = await self._store.held_by(worker)
         strays = [each for each in held if (each[1], each[2]) not in self._slots]
         if strays:
+            # What a pause, a delete or a cancel has reached meanwhile is for nobody to start: it ends here, or else it
+            # would be ours, and running, for as long as we live.
+            now = self._clock.now()
+            confirmed = await self._store.confirm(worker, strays, now)
+            cancelled = [
+                _ended_before_start(stray, worker, now, "cancelled", "cancelled before it started")
+                for stray, found in zip(strays, confirmed, strict=True)
+                if found is not None and found.is_cancelled and found.state is State.RUNNING
+            ]
+            if cancelled:
+                await self._store.complete(cancelled)
             await self._store.hand_back(worker, strays)
         self._is_uncertain = False
+
+
+def _ended_before_start(
+    claim: tuple[int, ExecutionKey, int], worker: UUID, now: datetime, error_kind: str, error: str
+) -> Ended:
+    tenant_id, key, fence = claim
+    return Ended(
+        tenant_id=tenant_id,
+        key=key,
+        fence=fence,
+        worker=worker,
+        state=State.CANCELLED,
+        result=Result.CANCELLED,
+        started_at=None,
+        finished_at=now,
+        error_kind=error_kind,
+        error=error,
+    )
 
 
 def _known(claims: list[Claimed], jobs: list[KnownJob | None]) -> list[tuple[Claimed, KnownJob]]:
