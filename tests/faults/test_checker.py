@@ -224,6 +224,13 @@ def _back_from_the_dead(made: Made) -> None:
     made.bend("rows", is_key(5), state="pending")
 
 
+def _skipped_while_running(made: Made) -> None:
+    made.bend(
+        "executions", lambda c: c.key == key(5) and c.state == "succeeded", state="skipped", reason="overlap"
+    )
+    made.bend("rows", is_key(5), state="skipped", reason="overlap")
+
+
 def _ended_by_another(made: Made) -> None:
     made.bend("executions", lambda c: c.key == key(5) and c.state == "succeeded", process="worker-2#1")
 
@@ -343,6 +350,7 @@ def _late_after_healing(made: Made) -> None:
         ("S7", _delivered_twice),
         ("S8", _back_from_the_dead),
         ("S8", _ended_by_another),
+        ("S8", _skipped_while_running),
         ("S10", _lost_create),
         ("S10", _lost_trigger),
         ("S10", _lost_pause),

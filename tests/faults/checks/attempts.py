@@ -10,7 +10,7 @@ from tests.faults.history import TERMINAL, Body, ExecutionChange, Key, execution
 
 LEGAL = {
     "pending": {"running", "cancelled", "skipped"},
-    "running": {"succeeded", "failed", "retrying", "cancelled", "pending"},
+    "running": {"succeeded", "failed", "retrying", "cancelled", "pending", "skipped"},
     "retrying": {"running", "cancelled", "failed"},
     # Terminal states are final: the rig's client never redrives, retries or dismisses.
     "succeeded": set[str](),
@@ -58,6 +58,9 @@ def terminal_is_final(facts: Facts) -> Iterator[Violation]:
             assert new is not None
             if new != old and new not in LEGAL[old]:
                 yield facts.tell("S8", key, f"went from {old} to {new}")
+            if (old, new) == ("running", "skipped") and change.reason not in ("paused", "deleted"):
+                # A worker that comes late to a start finds that its job was stopped; nothing else skips what is claimed.
+                yield facts.tell("S8", key, f"was skipped while it ran ({change.reason})")
             if new == "running" and old != "running":
                 claimed[change.fence] = change.process
             elif old == "running" != new and process_role(change.process) == "worker":
