@@ -94,10 +94,10 @@ def no_compare_and_set() -> None:
 
 
 def no_fence() -> None:
-    """A result is written down whoever brings it."""
+    """A result is written down whoever brings it. Without the worker's name, too, which is compared beside the fence."""
 
     for name in ("complete", "succeed"):
-        _cut(executions, "_SQL", name, "    and e.fence = r.fence\n")
+        _cut(executions, "_SQL", name, "    and e.fence = r.fence\n    and e.worker = r.worker\n")
 
 
 def random_ids() -> None:
