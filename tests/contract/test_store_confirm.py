@@ -24,6 +24,12 @@ async def test_a_claim_that_stands_may_start_and_counts_as_claimed_now(desk: Des
     )
 
 
+async def test_a_claim_may_be_had_for_a_time_ahead(desk: Desk, store: Store) -> None:
+    claim = await desk.claimed(await desk.job())
+    await store.confirm(claim.worker, [(TENANT, claim.key, claim.fence)], LATER, ahead=SECOND)
+    assert (await desk.get(claim.key)).claimed_at == LATER + SECOND
+
+
 async def test_who_changes_the_job_is_told_to_wait_from_the_confirmation_on(desk: Desk, store: Store) -> None:
     job = await desk.job()
     claim = await desk.claimed(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -41,13 +42,20 @@ class Asked:
         self._confirm = house.store.confirm
         self._happens = happens
         self.times = 0
+        self.ahead: list[timedelta] = []
 
     async def confirm(
-        self, worker: UUID, claims: list[tuple[int, ExecutionKey, int]], now: datetime
+        self,
+        worker: UUID,
+        claims: list[tuple[int, ExecutionKey, int]],
+        now: datetime,
+        *,
+        ahead: timedelta = timedelta(),
     ) -> list[Confirmed | None]:
         self.times += 1
+        self.ahead.append(ahead)
         await self._happens()
-        return await self._confirm(worker, claims, now)
+        return await self._confirm(worker, claims, now, ahead=ahead)
 
 
 async def test_a_late_start_is_confirmed_and_runs_once(
@@ -125,3 +133,23 @@ async def test_a_store_that_is_away_is_asked_again(
     async with house.working():
         await house.until_state(await house.trigger(), State.SUCCEEDED)
     assert (asked.times, len(ran)) == (3, 1)
+
+
+async def test_what_is_late_again_and_again_has_longer_each_time_and_starts_at_last(
+    house: House, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.create()
+
+    async def block() -> None:
+        """Nothing else turns for 0.6 s."""
+        end = time.monotonic() + 0.6
+        while time.monotonic() < end:
+            pass
+
+    asked = Asked(house, block)
+    monkeypatch.setattr(house.store, "confirm", asked.confirm)
+    async with house.working():
+        await house.until_state(await house.trigger(), State.SUCCEEDED)
+    within = timedelta(milliseconds=250)
+    assert asked.ahead == [0 * within, within, 3 * within]
+    assert len(ran) == 1

@@ -175,7 +175,7 @@ HOT = [
         {"e": (KEY,)},
     ),
     Guard("succeed", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _SLOTS], {"e": (KEY,)}),
-    Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON], {"e": (KEY,), "jobs": (JOB,)}),
+    Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),
     Guard("hand_back", [*_KEYS, _FENCES, worker_id(1)], {"e": (KEY,)}),
     Guard("report", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _NONE], {"e": (KEY,)}),
     Guard(

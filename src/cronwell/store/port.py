@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -218,11 +218,16 @@ class Store(ClusterStore, ScheduleReads, Protocol):
 
     async def hand_back(self, worker: UUID, claims: Sequence[tuple[int, ExecutionKey, int]]) -> None: ...
     async def confirm(
-        self, worker: UUID, claims: Sequence[tuple[int, ExecutionKey, int]], now: datetime
+        self,
+        worker: UUID,
+        claims: Sequence[tuple[int, ExecutionKey, int]],
+        now: datetime,
+        *,
+        ahead: timedelta = timedelta(),
     ) -> list[Confirmed | None]:
         """Ask anew for claims that were not started in time; None where one is no longer the worker's.
 
-        One that comes back running may start, as if it had been claimed now. What a pause or delete has reached meanwhile
+        One that comes back running may start, as if it had been claimed now or, with `ahead`, so much later. What a pause or delete has reached meanwhile
         has been ended by this.
         """
         ...

@@ -34,6 +34,7 @@ class Attempt:
     job: KnownJob
     start_by: float
     """Monotonic time; later than this it must not start without asking the store anew."""
+    times_late: int = 0
     timer: Timer[Attempt] | None = None
     signals: Signals | None = None
     task: asyncio.Task[None] | None = None

@@ -124,12 +124,15 @@ class ExecutionRows:
             worker,
         )
 
-    async def confirm(self, worker: UUID, claims: Sequence[Claim], now: datetime) -> list[Confirmed | None]:
+    async def confirm(
+        self, worker: UUID, claims: Sequence[Claim], now: datetime, *, ahead: timedelta = timedelta()
+    ) -> list[Confirmed | None]:
         rows = await self._database.fetch(
             _SQL["confirm"],
             *columns(((t, k.job_id, k.kind, k.slot, fence) for t, k, fence in claims), 5),
             worker,
             now,
+            now + ahead,
         )
         found = {row["place"]: Confirmed(STATES[row["state"]], row["is_cancelled"]) for row in rows}
         return [found.get(place) for place in range(1, len(claims) + 1)]

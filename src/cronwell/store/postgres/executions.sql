@@ -101,11 +101,11 @@ where e.tenant_id = r.tenant_id
     and not e.is_last_attempt
 
 -- name: confirm
--- Ask anew for claims that were not started in time. One that may start counts as claimed now, so that whoever pauses or
+-- Ask anew for claims that were not started in time. One that may start counts as claimed at $8, so that whoever pauses or
 -- deletes its job, or cancels it, waits for its start as after any other claim. What a pause or delete has reached does
 -- not start any more. The state that each led to comes back, and whether somebody asked to cancel it.
 update executions as e
-set claimed_at = case when e.is_last_attempt then e.claimed_at else $7::timestamptz end,
+set claimed_at = case when e.is_last_attempt then e.claimed_at else $8::timestamptz end,
     state = case
         when not e.is_last_attempt then e.state
         when e.attempt > 1 then 'cancelled'::execution_state
