@@ -29,7 +29,7 @@ from tests.support.waiting import until, until_async
 
 LOOK_AHEAD = 3.0
 GRACE = 1.0
-BEYOND = 4.0
+BEYOND = 3.0
 """Seconds that go on after the last slot that was staged at the moment of the restore."""
 EACH_SECOND = {"schedule": "* * * * * *", "overlap": "allow", "catch_up_window": "1h"}
 LOAD = 10
@@ -56,13 +56,21 @@ class Scene:
 
     async def create(self, name: str, **fields: Any) -> None:
         job = {"name": name, "target": self.receiver.url, **fields}
-        async with self.session.post(f"{self.api}/v1/jobs", json=job) as answer:
+        headers = {"Idempotency-Key": name}
+        async with self.session.post(f"{self.api}/v1/jobs", json=job, headers=headers) as answer:
             assert answer.status == 201, await answer.text()
 
     async def trigger(self, name: str) -> str:
-        async with self.session.post(f"{self.api}/v1/jobs/name:{name}/trigger", json={}) as answer:
+        return str((await self._tell(name, "trigger"))["id"])
+
+    async def pause(self, name: str) -> None:
+        await self._tell(name, "pause")
+
+    async def _tell(self, name: str, verb: str) -> dict[str, Any]:
+        async with self.session.post(f"{self.api}/v1/jobs/name:{name}/{verb}", json={}) as answer:
             assert answer.status < 300, await answer.text()
-            return str((await answer.json())["id"])
+            told: dict[str, Any] = await answer.json()
+            return told
 
     async def status_of(self, path: str) -> int:
         """What the API answers; 0 where it does not."""
@@ -134,6 +142,7 @@ async def test_a_restore_to_a_moment_runs_what_came_after_it_by_policy_under_the
             await here.create(policy, catch_up=policy, **EACH_SECOND)
         for n in range(LOAD):
             await here.create(f"load-{n}", **EACH_SECOND)
+        await here.create("held", catch_up="all", **EACH_SECOND)
         await here.create("manual")
         await here.create(
             "long", target={"shell": {"command": "exec sleep 5"}}, retry={"initial_delay": "100ms"}
@@ -175,6 +184,9 @@ async def test_a_restore_to_a_moment_runs_what_came_after_it_by_policy_under_the
             "select job_id, kind, slot from executions where state = 'succeeded'"
         )
 
+        # What must not run a second time is held back.
+        await here.pause("held")
+
         # With a scheduler each slot gets its verdict, and still nothing runs.
         here.start("scheduler")
 
@@ -204,6 +216,10 @@ async def test_a_restore_to_a_moment_runs_what_came_after_it_by_policy_under_the
         assert [d.headers["webhook-id"] for d in here.of("once")] == [
             here.of("once")[0].headers["webhook-id"]
         ] * 2
+
+        assert here.of("held", began) == []
+        await here.create("after", **EACH_SECOND)
+        assert await here.status_of("/v1/jobs/name:after") == 200
 
         # What ran at that moment was lost with its worker, and is tried again.
         attempts = await house.database.fetch(
