@@ -255,7 +255,7 @@ async def test_a_dump_restored_into_a_new_server_goes_on_from_its_cursors() -> N
         database = await Database.connect(DatabaseSettings(), made.url, application_name="test")
         assert await migrate(database) == []
         await database.close()
-        later = ManualClock(datetime.now(UTC) + timedelta(minutes=1))
+        later = ManualClock(datetime.now(UTC) + timedelta(minutes=3))
         house = await House.open(made.url, Settings(), later)
         assert made.server.ask("select name from jobs") == "job"
         while await house.staging().run_once():
