@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from cronwell import errors
 from cronwell.model.execution import State
 from cronwell.runtime.clock import ManualClock
 from tests.support.house import HANDLER, SECOND, TENANT, House
+from tests.support.waiting import until
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 EVERY_10S = "*/10 * * * * *"
@@ -221,3 +223,36 @@ async def test_a_trigger_just_before_a_slot_that_a_worker_holds_already_does_not
     with pytest.raises(errors.IllegalState, match="unfinished"):
         await still_house.trigger()
     await still_house.trigger(overlap="allow")
+
+
+async def test_a_trigger_waits_for_a_claim_that_is_under_way_and_does_not_run_beside_it(house: House) -> None:
+    job = await house.create(schedule="in 2s", overlap="skip")
+    [execution] = await house.history(job)
+    worker = await house.enter()
+    await until(lambda: house.clock.now() > execution.key.slot - timedelta(milliseconds=450))
+    async with house.database.transaction() as claiming:
+        # What a claim writes, and has not committed yet.
+        await claiming.execute(
+            "update executions set state = 'running', fence = fence + 1, attempt = attempt + 1, worker = $1,"
+            " claimed_at = now() where job_id = $2",
+            worker.id,
+            job,
+        )
+        trigger = asyncio.create_task(house.trigger())
+        done, _ = await asyncio.wait({trigger}, timeout=0.3)
+        assert not done
+    with pytest.raises(errors.IllegalState, match="unfinished"):
+        await trigger
+
+
+async def test_what_is_about_to_be_claimed_is_not_claimed_while_a_trigger_decides(house: House) -> None:
+    job = await house.create(schedule="in 1s", overlap="skip")
+    worker = await house.enter()
+    [execution] = await house.history(job)
+    await until(lambda: house.clock.now() > execution.key.slot - timedelta(milliseconds=450))
+    async with house.store.transaction() as transaction:
+        now = house.clock.now()
+        assert await transaction.unfinished(TENANT, job, now, 1) == []
+        soon = now + timedelta(seconds=1)
+        assert await house.store.claim(worker.id, "default", 1, ready_by=soon, limit=10, now=now) == []
+    assert len(await house.store.claim(worker.id, "default", 1, ready_by=soon, limit=10, now=now)) == 1

@@ -331,6 +331,11 @@ COLD = [
     Guard("cancel_execution", [*_ONE, NOON], {"executions": (KEY,)}),
     Guard("dismiss", _ONE, {"executions": (KEY,)}),
     Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "jobs": (JOB,)}),
+    Guard(
+        "lock_imminent",
+        [1, job_id(7), NOON, NOON + timedelta(seconds=5)],
+        {"executions": (way("executions_unfinished", "job_id", "slot"),)},
+    ),
     Guard("unfinished", [1, job_id(7), NOON, 1], {"executions": (OF_JOB,)}),
     Guard("overrides_waiting", [NOON, NOON, timedelta(days=31), *_NO_PLACE, 1000], {"c": (CURSOR,)}),
     Guard("clear_slot", _SLOT, {"executions": (KEY,)}),

@@ -155,7 +155,10 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     ) -> list[Touched]: ...
     async def rebase_open(self, job: NewJob, revision: int, priority: int) -> list[Touched]: ...
     async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
-        """The executions of a job whose slot has come and that have not ended, newest first."""
+        """The executions of a job that have not ended and whose slot has come or that a worker has claimed, newest first.
+
+        No worker claims a slot just ahead until the transaction has ended.
+        """
         ...
 
     async def insert_execution(self, new: NewExecution) -> bool:

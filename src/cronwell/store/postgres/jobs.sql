@@ -261,6 +261,19 @@ where tenant_id = $1
     )
 returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
+-- name: lock_imminent
+-- Lock what workers may claim of a limited job from now to $4: a claim that is under way is waited for, and none is made until
+-- this transaction has ended.
+select slot
+from executions
+where tenant_id = $1
+    and job_id = $2
+    and slot > $3
+    and slot <= $4
+    and running_limit is not null
+    and state in ('pending', 'running', 'retrying')
+for update
+
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first. What was moved counts from the time
 -- that it was moved to, and what a worker has claimed counts already: it starts by itself when its slot comes. Those of a

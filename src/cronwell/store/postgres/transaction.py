@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -29,6 +29,10 @@ _JOBS = load_statements(_HERE / "jobs.sql")
 _STAGING = load_statements(_HERE / "staging.sql")
 _EXECUTIONS = load_statements(_HERE / "executions.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
+
+
+# Further ahead than any worker claims.
+IMMINENT = timedelta(seconds=5)
 
 
 class PostgresTransaction(
@@ -149,6 +153,8 @@ class PostgresTransaction(
         return [touched_of(row) for row in rows]
 
     async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
+        # Two statements: the second sees what was claimed while the first waited.
+        await self._connection.execute(_JOBS["lock_imminent"], tenant_id, job_id, now, now + IMMINENT)
         rows = await self._connection.fetch(_JOBS["unfinished"], tenant_id, job_id, now, limit)
         return [key_of(row) for row in rows]
 
