@@ -142,25 +142,28 @@ async def _quiet(stage: Stage, say: Callable[[str], None], patience: float) -> H
         # What has not ended by then is a violation, which the checker shows with its evidence.
         await until_async(has_ended, within=patience)
     await lasting(1.0)
-    end = await witness.read_end(connection)
+    end, snapshot = await witness.read_end(connection)
     cluster.is_kept = False
     for node in cluster.nodes:
         node.terminate(3600)
     await asyncio.gather(*(asyncio.to_thread(_wait, node.lives[-1].popen) for node in cluster.nodes))
     say("taking the evidence")
     try:
-        return await _take(stage, connection, until, end)
+        return await _take(stage, connection, until, end, snapshot)
     finally:
         await connection.close()
 
 
 async def _take(
-    stage: Stage, connection: asyncpg.Connection[asyncpg.Record], until: float, end: End
+    stage: Stage,
+    connection: asyncpg.Connection[asyncpg.Record],
+    until: float,
+    end: End,
+    snapshot: witness.Snapshot,
 ) -> History:
     served = [each for link in stage.cluster.links for each in link.served]
     log = await witness.read_log(connection, served)
     # The log goes on after the end was read: what came later is for nobody to judge.
-    before = [c for c in log.executions if max(c.at, c.committed) <= end.at]
     return History(
         terms=stage.cluster.shape.terms(),
         until=until,
@@ -168,8 +171,8 @@ async def _take(
         requests=(*stage.client.requests, *stage.cluster.asked),
         bodies=tuple(body for body in stage.receiver.bodies() if body.arrived <= end.at),
         jobs=tuple(log.jobs),
-        cursors=tuple(c for c in log.cursors if max(c.at, c.committed) <= end.at),
-        executions=tuple(before),
+        cursors=tuple(c for c in log.cursors if snapshot.has(c.xid)),
+        executions=tuple(c for c in log.executions if snapshot.has(c.xid)),
         skips=tuple(log.skips),
         shards=tuple(log.shards),
         workers=tuple(log.workers),

@@ -21,6 +21,7 @@ from tests.faults.link import Link
 from tests.faults.made import START, clean, key
 from tests.faults.report import Report
 from tests.faults.scenarios import chance, takeovers
+from tests.faults.witness import Snapshot
 from tests.support.rules import zone
 from tests.support.waiting import until, until_async
 
@@ -191,3 +192,9 @@ async def test_a_deaf_client_hears_nothing_until_the_wire_is_healed(
     assert not done
     link.heal()
     assert await asking == 7
+
+
+def test_a_snapshot_tells_what_had_committed() -> None:
+    snapshot = Snapshot.read("100:105:100,103")
+    assert [snapshot.has(xid) for xid in range(99, 106)] == [True, False, True, True, False, True, False]
+    assert Snapshot.read("7:7:").has(6)

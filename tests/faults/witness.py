@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -123,9 +124,28 @@ async def read_log(connection: asyncpg.Connection[asyncpg.Record], served: Itera
     return log
 
 
-async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
-    """The state of the database, in one snapshot."""
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Which transactions had committed when the end was read."""
+
+    oldest: int
+    following: int
+    under_way: frozenset[int]
+
+    @classmethod
+    def read(cls, text: str) -> Snapshot:
+        """Read what `pg_current_snapshot()` answers: `xmin:xmax:xip,xip`."""
+        oldest, following, under_way = text.split(":")
+        return cls(int(oldest), int(following), frozenset(int(xid) for xid in under_way.split(",") if xid))
+
+    def has(self, xid: int) -> bool:
+        return xid < self.oldest or (xid < self.following and xid not in self.under_way)
+
+
+async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> tuple[End, Snapshot]:
+    """The state of the database in one snapshot, and what that has seen."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
+        snapshot = Snapshot.read(await connection.fetchval("select pg_current_snapshot()::text"))
         now = await connection.fetchval("select clock_timestamp()")
         executions = await connection.fetch("select * from executions")
         attempts = await connection.fetch("select * from attempts")
@@ -136,7 +156,7 @@ async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
         cursors = await connection.fetch(
             "select job_id, next_slot from cursors where not is_held and not awaits"
         )
-    return End(
+    end = End(
         at=now.timestamp(),
         executions=tuple(
             Row(
@@ -166,6 +186,7 @@ async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> End:
         marked={row["shard"]: _seconds(row["marked_at"]) or 0.0 for row in shards},
         cursors={row["job_id"].hex: row["next_slot"] for row in cursors},
     )
+    return end, snapshot
 
 
 def _job(row: Mapping[str, Any]) -> str:

@@ -38,7 +38,8 @@ async def measure_limit(database: Database, url: str, count: int) -> float:
     worker = uuid4()
     await database.execute(
         "insert into workers (id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at,"
-        " lease_until) values ($1, 'limit', 'active', '', '{}', '{}', 1, now(), now(), now() + interval '1 day')",
+        " lease_until, incarnation)"
+        " values ($1, 'limit', 'active', '', '{}', '{}', 1, now(), now(), now() + interval '1 day', incarnation())",
         worker,
     )
     context = multiprocessing.get_context("spawn")
@@ -105,7 +106,16 @@ async def _stage_all(url: str, until: datetime) -> None:
                 nothing,
             )
             await connection.execute(
-                sql["move_cursors"], tenants, jobs, ones, slots, nothing, nothing, [False] * size, None
+                sql["move_cursors"],
+                tenants,
+                jobs,
+                ones,
+                slots,
+                nothing,
+                nothing,
+                [False] * size,
+                nothing,
+                None,
             )
     await database.close()
 
@@ -132,6 +142,7 @@ async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> fl
             [r[2] for r in rows],
             [r[3] for r in rows],
             [r["fence"] for r in rows],
+            [worker] * size,
             times,
             times,
         )
