@@ -28,7 +28,7 @@ TIMED := $(wildcard tests/cluster tests/faults tests/guide)
 
 test: check ## Set up, then run every check and every test, with coverage (what CI runs)
 	@rm -rf $(COV) && mkdir -p $(COV)/timed $(COV)/other
-	@COVERAGE_FILE=$(COV)/other/data nice -n 15 $(BIN)/pytest -q -n 2 --dist loadfile $(WITH_COVERAGE) \
+	@COVERAGE_FILE=$(COV)/other/data nice -n 15 $(BIN)/pytest -q -n 2 --dist loadfile --durations=15 $(WITH_COVERAGE) \
 		$(TIMED:%=--ignore=%) >$(COV)/other.log 2>&1 & other=$$!; \
 	COVERAGE_FILE=$(COV)/timed/data $(BIN)/pytest -m "not faults" -n 2 --dist loadfile $(WITH_COVERAGE) --durations=15 $(TIMED); \
 	timed=$$?; echo "and all others, which ran beside them:"; wait $$other; other=$$?; tail -n +3 $(COV)/other.log; \

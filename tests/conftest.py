@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
+import hypothesis
 import pytest
 
 from cronwell.config import DatabaseSettings, Settings
@@ -13,6 +14,12 @@ from cronwell.store.postgres.migrate import migrate
 from tests.support import etcd, postgres
 from tests.support.house import House
 from tests.support.incarnations import Replaceable
+
+# How long an example takes says more of what else the machine is doing than of the code.
+hypothesis.settings.register_profile(
+    "cronwell", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("cronwell")
 
 
 @pytest.fixture(scope="session")
