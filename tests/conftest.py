@@ -22,6 +22,13 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("cronwell")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Properties try thousands of examples; what they run is counted as covered by the tests beside them, in half the time."""
+    for item in items:
+        if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """The URL of a PostgreSQL that all tests share: make databases on it, and leave it running."""
