@@ -140,10 +140,10 @@ class Report:
             console.print(f"{len(self.violations)} violations. To repeat it: {self.command}", markup=False)
         return file.getvalue()
 
-    def keep(self, folder: Path) -> None:
+    def keep(self, folder: Path, coordination: str = "postgres") -> None:
         """Write the table, the plot and the JSON."""
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"faults-{self.scenario}"
+        name = f"faults-{self.scenario}" + ("" if coordination == "postgres" else f"-{coordination}")
         (folder / f"{name}.md").write_text(self.text())
         (folder / f"{name}.json").write_bytes(orjson.dumps(self.as_json(), option=orjson.OPT_INDENT_2))
         self.plot(folder / f"{name}.png")

@@ -44,7 +44,7 @@ async def _judged(
     )
     _tell(report.show())
     if options.evidence is not None:
-        report.keep(options.evidence)
+        report.keep(options.evidence, options.coordination)
     if report.violations:
         (folder / "nodes.log").write_text(outcome.logs)
         _tell(f"what the processes said: {folder / 'nodes.log'}")
