@@ -76,6 +76,23 @@ def test_what_was_paused_while_it_was_due_is_skipped_for_that() -> None:
     assert check(made.history()) == []
 
 
+def _found_out_late(made: Made) -> None:
+    """Slot 5 is claimed at 4.6 by a worker that comes to start it at 8 and says that its job has been paused."""
+    made.drop("executions", lambda c: c.key == key(5) and c.op == "update")
+    made.drop("bodies", is_body(5))
+    made.claim(key(5), 4.6)
+    made.finish(key(5), "skipped", 8.0)
+    made.bend("executions", lambda c: c.key == key(5) and c.state == "skipped", reason="paused")
+    made.drop("rows", is_key(5))
+    made.rows.append(Row(key(5), "skipped", 1, 0, "paused"))
+
+
+def test_a_worker_that_comes_late_to_a_start_skips_what_was_paused_meanwhile() -> None:
+    made = _paused()
+    _found_out_late(made)
+    assert check(made.history()) == []
+
+
 # --- what is wrong
 
 
@@ -334,6 +351,7 @@ def _late_after_healing(made: Made) -> None:
         ("S3", _skipped("overlap")),
         ("S3", _skipped("catch_up")),
         ("S3", _skipped("paused")),
+        ("S3", _found_out_late),
         ("S3", _skipped("because")),
         ("S3", _failed_too_soon),
         ("S4", _early),

@@ -130,8 +130,12 @@ def _unexplained_skip(facts: Facts, key: Key, row: Row, stretch: Stretch) -> str
                 else f"it was found only {late:.3f} s late"
             )
         case "paused" | "deleted" as state:
+            # What is due and has not started does not start any more: it is skipped at once, or, where a worker held it and
+            # was too busy to start it, when that worker asks anew.
+            held = next((c.at for c in reversed(changes) if c.state == "running" != c.old_state), None)
+            since = held if done.old_state == "running" and held is not None else done.at
             causes = [s for s in facts.stretches[key[0]] if s.state == state]
-            near = any(s.begins_from - 1 <= done.at <= s.begins_by + 1 for s in causes)
+            near = any(s.begins_from - 1 <= done.at and since <= s.begins_by + 1 for s in causes)
             return "" if near else f"the job was not {state} then"
     return "no policy has this reason"
 
