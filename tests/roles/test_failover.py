@@ -54,10 +54,10 @@ async def test_a_worker_goes_on_with_what_the_new_server_confirms_and_drops_what
         confirmed, lost = await house.trigger(), await house.trigger()
         await until(lambda: len(begun) == 2)
         name = (await house.get(confirmed)).worker
-        # As if the claim of the second had never reached the server that was promoted.
+        # As if the claim of the second had never reached the server that was promoted. It is not ready before that.
         await house.database.execute(
             "update executions set state = 'pending', worker = null, fence = 0, attempt = 0, claimed_at = null, "
-            "started_at = null where job_id = $1 and slot = $2",
+            "started_at = null, ready_at = now() + interval '3 seconds' where job_id = $1 and slot = $2",
             lost.job_id,
             lost.slot,
         )
