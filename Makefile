@@ -20,20 +20,18 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 run: $(VENV)/.run ## Install what is needed and start everything on 127.0.0.1:8420 (options: ARGS="--port 9000")
 	@exec $(BIN)/cronwell up $(ARGS)
 
-# Tests that watch the clock mostly wait, so two of them run at once. All others keep both cores busy beside them and give way
-# to them; each half has coverage of its own.
+# Tests that watch the clock mostly wait, so two of them run at once, as fast as they are in production; all others, with
+# coverage, keep both cores busy beside them and give way to them.
 COV := $(CURDIR)/.coverage.d
-WITH_COVERAGE := --cov --cov-report= --cov-fail-under=0
 TIMED := $(wildcard tests/cluster tests/faults tests/guide)
 
 test: check ## Set up, then run every check and every test, with coverage (what CI runs)
-	@rm -rf $(COV) && mkdir -p $(COV)/timed $(COV)/other
-	@COVERAGE_FILE=$(COV)/other/data nice -n 15 $(BIN)/pytest -q -n 2 --dist loadfile --durations=15 $(WITH_COVERAGE) \
-		$(TIMED:%=--ignore=%) >$(COV)/other.log 2>&1 & other=$$!; \
-	COVERAGE_FILE=$(COV)/timed/data $(BIN)/pytest -m "not faults" -n 2 --dist loadfile $(WITH_COVERAGE) --durations=15 $(TIMED); \
+	@rm -rf $(COV) && mkdir -p $(COV)
+	@COVERAGE_FILE=$(COV)/data nice -n 15 $(BIN)/pytest -q -n 2 --dist loadfile --durations=15 --cov --cov-report= \
+		--cov-fail-under=0 $(TIMED:%=--ignore=%) >$(COV)/other.log 2>&1 & other=$$!; \
+	$(BIN)/pytest -m "not faults" -n 2 --dist loadfile --durations=15 $(TIMED); \
 	timed=$$?; echo "and all others, which ran beside them:"; wait $$other; other=$$?; tail -n +3 $(COV)/other.log; \
 	[ $$timed -eq 0 ] && [ $$other -eq 0 ]
-	@COVERAGE_FILE=$(COV)/data $(BIN)/coverage combine -q $(COV)/timed/data $(COV)/other/data
 	@COVERAGE_FILE=$(COV)/data $(BIN)/coverage report
 
 ##@ Develop
