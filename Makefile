@@ -20,18 +20,18 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 run: $(VENV)/.run ## Install what is needed and start everything on 127.0.0.1:8420 (options: ARGS="--port 9000")
 	@exec $(BIN)/cronwell up $(ARGS)
 
-# Tests that watch the clock mostly wait, so two of them run at once, as fast as they are in production; all others, with
-# coverage, keep both cores busy beside them and give way to them.
+# Tests that watch the clock run two at once, as fast as they are in production. The checks, and then all other tests, with
+# coverage, take what those leave of the machine, and all of it once they are through.
 COV := $(CURDIR)/.coverage.d
 TIMED := $(wildcard tests/cluster tests/faults tests/guide)
 
-test: check ## Set up, then run every check and every test, with coverage (what CI runs)
+test: $(VENV)/.dev ## Set up, then run every check and every test, with coverage (what CI runs)
 	@rm -rf $(COV) && mkdir -p $(COV)
-	@COVERAGE_FILE=$(COV)/data nice -n 15 $(BIN)/pytest -q -n 2 --dist loadfile --durations=15 --cov --cov-report= \
-		--cov-fail-under=0 $(TIMED:%=--ignore=%) >$(COV)/other.log 2>&1 & other=$$!; \
-	$(BIN)/pytest -m "not faults" -n 2 --dist loadfile --durations=15 $(TIMED); \
-	timed=$$?; echo "and all others, which ran beside them:"; wait $$other; other=$$?; tail -n +3 $(COV)/other.log; \
-	[ $$timed -eq 0 ] && [ $$other -eq 0 ]
+	@(nice -n 15 $(MAKE) check && COVERAGE_FILE=$(COV)/data nice -n 15 $(BIN)/pytest -q -n 4 --dist loadfile --durations=15 \
+		--cov --cov-report= --cov-fail-under=0 $(TIMED:%=--ignore=%)) >$(COV)/beside.log 2>&1 & beside=$$!; \
+	$(BIN)/pytest -m "not faults" -n 2 --dist loadfile --durations=15 $(TIMED); timed=$$?; \
+	echo "and the checks and all others, beside them:"; wait $$beside; beside=$$?; cat $(COV)/beside.log; \
+	[ $$timed -eq 0 ] && [ $$beside -eq 0 ]
 	@COVERAGE_FILE=$(COV)/data $(BIN)/coverage report
 
 ##@ Develop

@@ -16,22 +16,13 @@ from cronwell import errors, logs, telemetry
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
-from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
-from cronwell.control.cluster import Cluster
 from cronwell.control.continuity import Continuity
-from cronwell.control.executions import Executions
-from cronwell.control.explain import Explain
-from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
-from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.presence import Presence
 from cronwell.control.rearming import Rearming
-from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
-from cronwell.coordination.etcd import EtcdCoordination
-from cronwell.coordination.fallback import Fallback
 from cronwell.coordination.port import Coordination
 from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.runtime.clock import DatabaseClock
@@ -61,7 +52,6 @@ from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.egress import Egress
 from cronwell.targets.group import kill_every_group
 from cronwell.targets.handler import REGISTRY, HandlerRunner, load
-from cronwell.targets.http import HttpRunner
 from cronwell.targets.port import TargetRunner
 from cronwell.targets.shell import ShellRunner
 from cronwell.worker.keeper import end_process
@@ -217,9 +207,16 @@ _Build = Callable[[Base, contextlib.AsyncExitStack], Awaitable[list[Service]]]
 
 
 async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
-    # Here, because the other roles start in half the time without it.
+    # Here, because the other roles start in half the time without them.
     from cronwell.api.app import create_app
     from cronwell.api.services import Services
+    from cronwell.control.backfills import Backfills
+    from cronwell.control.cluster import Cluster
+    from cronwell.control.executions import Executions
+    from cronwell.control.explain import Explain
+    from cronwell.control.forecast import Forecast
+    from cronwell.control.outlook import Outlook
+    from cronwell.control.reconcile import Reconcile
 
     services: list[Service] = []
     executions = Executions(base.store, base.bus, base.clock, base.settings, base.jobs)
@@ -281,10 +278,15 @@ def _coordination(base: Base) -> Coordination:
     )
     if settings.coordination == "postgres":
         return by_postgres
+    from cronwell.coordination.etcd import EtcdCoordination
+    from cronwell.coordination.fallback import Fallback
+
     return Fallback(EtcdCoordination(settings.coordination, settings.etcd, on_error=failed), by_postgres)
 
 
 async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
+    from cronwell.targets.http import HttpRunner
+
     settings = base.settings
     load(settings.worker.imports)
     limit = settings.worker.output_limit

@@ -16,8 +16,8 @@ async def test_a_receiver_that_was_held_up_says_from_when_to_when(tmp_path: Path
         receiver.process.send_signal(signal.SIGSTOP)
         held = time.time()
         await until(lambda: time.time() > held + 0.3)
-        receiver.process.send_signal(signal.SIGCONT)
         released = time.time()
+        receiver.process.send_signal(signal.SIGCONT)
         # On a busy machine there may be shorter ones before it.
         await until(lambda: any(stall.ended >= released for stall in receiver.stalls))
         longest = max(receiver.stalls, key=lambda stall: stall.ended - stall.began)
