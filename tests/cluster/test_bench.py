@@ -17,6 +17,7 @@ def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: 
             "--rate=40",
             "--lateness-rate=20",
             "--seconds=2",
+            "--workers=1",
             f"--output={report}",
         )
         assert process.popen.wait(timeout=180) == 0, process.output
