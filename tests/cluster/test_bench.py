@@ -12,23 +12,23 @@ def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: 
     report = tmp_path / "reports" / "bench.json"
     with cluster(CRONWELL_DATABASE_URL=server) as processes:
         process = processes.start(
-            "bench",
-            "--executions=400",
-            "--rate=40",
-            "--lateness-rate=20",
-            "--seconds=2",
-            "--workers=1",
-            f"--output={report}",
-        )
+            "bench", "drain", "lateness", "--quick", "--limit-executions=400", "--set=lateness.rate=20",
+            "--workers=1", f"--output={report}",
+        )  # fmt: skip
         assert process.popen.wait(timeout=180) == 0, process.output
-        assert "limit (SQL alone)" in process.output
+        assert "limit of this run" in process.output
     found = json.loads(report.read_text())
     assert found["facts"]["postgresql"]["server_version"]
-    assert found["limit"]["per_second"] > 0
-    closed = found["closed"]
-    assert closed["executions"] == 400
-    assert abs(closed["ratio_to_limit"] - closed["per_second"] / found["limit"]["per_second"]) < 1e-9
-    for part, due in (("open", 80), ("lateness", 40)):
-        assert found[part]["due"] == found[part]["succeeded"] == due
-        late = found[part]["lateness_ms"]
-        assert 0 <= late["p50"] <= late["p99"] <= late["p99.9"] <= late["max"]
+    limit = found["limit"]["per_second"]
+    assert limit > 0
+    drain, lateness = found["rows"]["drain"], found["rows"]["lateness"]
+    assert abs(drain["ratio_to_limit"] - drain["per_second"] / limit) < 1e-9
+    assert drain["title"] == "drain: 400 executions due at once"
+    assert sum(ended for _, ended in drain["series"]["throughput over time"]) == 400
+    for row in (drain, lateness):
+        assert row["cost"]["cpu_seconds"]["worker"] > 0
+        assert row["cost"]["wal_bytes"] > 0
+    assert lateness["title"] == "lateness: 20/s for 3 s"
+    late = lateness["detail"]["lateness_ms"]
+    assert 0 <= late["p50"] <= late["p99"] <= late["p99.9"] <= late["max"]
+    assert {check["what"] for check in lateness["checks"]} == {"p50", "p99", "max"}

@@ -1,4 +1,4 @@
-"""A scheduler and workers as real processes on a database of their own, for as long as a measurement lasts."""
+"""The roles as real processes on a database of their own, for as long as a measurement lasts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -24,16 +25,27 @@ from cronwell.runtime.supervisor import Child
 from cronwell.store.postgres.migrate import migrate
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A PostgreSQL to measure on; the process id is known of an embedded one."""
+
+    url: str
+    pid: int | None = None
+
+
 @contextlib.contextmanager
-def server(settings: Settings) -> Iterator[str]:
-    """The address of a PostgreSQL: the configured one, or an embedded one that lasts as long as the benchmark."""
+def server(settings: Settings) -> Iterator[Server]:
+    """The configured PostgreSQL, or an embedded one that lasts as long as the benchmark."""
     if settings.database.url:
-        yield settings.database.url
+        yield Server(settings.database.url)
         return
     with tempfile.TemporaryDirectory(prefix="cronwell-bench-") as folder:
         embedded = EmbeddedPostgres(Path(folder))
-        yield embedded.start()
-        embedded.stop()
+        url = embedded.start()
+        try:
+            yield Server(url, embedded.pid)
+        finally:
+            embedded.stop()
 
 
 @contextlib.asynccontextmanager
@@ -56,9 +68,26 @@ async def scratch(server_url: str) -> AsyncIterator[tuple[Database, str]]:
         await admin.close()
 
 
+class Fleet:
+    """Processes of the roles, kept running."""
+
+    def __init__(self, children: list[Child]) -> None:
+        self._children = children
+
+    @property
+    def processes(self) -> list[tuple[str, int]]:
+        """Each process with its role."""
+        return [(child.name, child.pid) for child in self._children if child.pid is not None]
+
+    def pids(self, role: str) -> list[int]:
+        return [pid for name, pid in self.processes if name == role]
+
+
 @contextlib.asynccontextmanager
-async def fleet(settings: Settings, url: str, *, schedulers: int, workers: int) -> AsyncIterator[None]:
-    """Start processes of both roles and stop them at the end."""
+async def fleet(
+    settings: Settings, url: str, *, schedulers: int = 1, workers: int, apis: int = 0
+) -> AsyncIterator[Fleet]:
+    """Start processes of the roles and stop them at the end. An API listens on the port of the settings."""
     settings = dataclasses.replace(
         settings,
         database=dataclasses.replace(settings.database, url=url),
@@ -66,7 +95,7 @@ async def fleet(settings: Settings, url: str, *, schedulers: int, workers: int) 
         worker=dataclasses.replace(settings.worker, imports=("cronwell.bench.noop",)),
     )
     environ = {**os.environ, **config.as_environ(settings)}
-    roles = ["scheduler"] * schedulers + ["worker"] * workers
+    roles = ["api"] * apis + ["scheduler"] * schedulers + ["worker"] * workers
     children = [
         Child(
             role,
@@ -79,7 +108,7 @@ async def fleet(settings: Settings, url: str, *, schedulers: int, workers: int) 
     ]
     running = [asyncio.create_task(child.run(), name=child.name) for child in children]
     try:
-        yield
+        yield Fleet(children)
     finally:
         for child in children:
             child.stop()

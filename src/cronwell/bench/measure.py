@@ -1,120 +1,126 @@
-"""The measurements: closed-loop throughput, open-loop throughput, and start lateness, read from what the store recorded."""
+"""Running a load and reading what the store recorded of it: by then nothing can be left out of the figures."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronwell.bench.cost import Cost
 from cronwell.bench.fleet import fleet
+from cronwell.bench.ground import Ground, Progress
 from cronwell.bench.load import Load, register
-from cronwell.config import Settings
 from cronwell.runtime.postgres import Database
 
 LEAD = timedelta(seconds=4)
 """From registering to the first slot: time to write the jobs and to stage them."""
 PATIENCE = timedelta(minutes=10)
+SHARES = (0.5, 0.99, 0.999, 1.0)
+NAMES = ("p50", "p99", "p99.9", "max")
+CURVE = (*(step / 100 for step in range(1, 100)), 0.995, 0.999, 0.9995, 0.9999, 1.0)
 
-Progress = Callable[[int, int], None]
-
-_DONE = "select count(*) from executions where state in ('succeeded', 'failed', 'skipped', 'cancelled')"
-_LATENESS = """
+_ENDED = "('succeeded', 'failed', 'skipped', 'cancelled')"
+_DONE = f"select count(*) from executions where state in {_ENDED}"  # noqa: S608  # a constant
+_OUTCOME = """
 select
     count(*) filter (where state = 'succeeded') as succeeded,
-    count(*) filter (where state in ('succeeded', 'failed', 'cancelled', 'skipped')) as ended,
-    count(*) filter (where started_at is not null) as started,
     extract(epoch from max(finished_at) - min(ready_at))::float8 as span,
-    percentile_disc(array[0.5, 0.99, 0.999, 1]) within group (
+    percentile_disc($3::float8[]) within group (
         order by extract(epoch from started_at - ready_at)
     )::float8[] as lateness
 from executions
 where ready_at >= $1
     and ready_at < $2
 """
+_PER_SECOND = """
+select extract(epoch from date_trunc('second', finished_at) - $1)::float8 as second, count(*)::float8 as ended
+from executions
+where finished_at >= $1
+group by 1
+order by 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Throughput:
-    """Executions per second from the first start to the last record."""
-
-    executions: int
-    seconds: float
-
-    @property
-    def per_second(self) -> float:
-        return self.executions / self.seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Steady:
-    """What came of a steady rate of slots. Lateness in seconds, over every slot that was due."""
+class Outcome:
+    """What came of a load. Lateness is that of every slot that was due."""
 
     due: int
     succeeded: int
     seconds: float
-    p50: float
-    p99: float
-    p999: float
-    highest: float
+    """From the first slot to the last record."""
+    lateness: Sequence[float]
+    """In seconds, at each share of CURVE."""
+    throughput: Sequence[tuple[float, float]]
+    """Executions that ended in each second."""
+    cost: Cost
 
     @property
     def per_second(self) -> float:
         return self.succeeded / self.seconds
 
+    @property
+    def lateness_ms(self) -> dict[str, float]:
+        at = dict(zip(CURVE, self.lateness, strict=True))
+        return {name: round(1000 * at[share], 3) for name, share in zip(NAMES, SHARES, strict=True)}
 
-async def measure_closed(
-    database: Database, url: str, settings: Settings, *, count: int, workers: int, progress: Progress
-) -> Throughput:
+    @property
+    def distribution(self) -> list[tuple[float, float]]:
+        """The share of attempts that started within so many milliseconds."""
+        return [(round(1000 * late, 3), share) for share, late in zip(CURVE, self.lateness, strict=True)]
+
+
+async def measure_drain(
+    ground: Ground, database: Database, url: str, *, count: int, progress: Progress
+) -> Outcome:
     """Push `count` one-off jobs, all due at once, from registered to recorded, as fast as they go."""
-    patient = dataclasses.replace(
-        settings.scheduler, late_grace=PATIENCE
-    )  # the last of the herd is not a miss
-    async with fleet(dataclasses.replace(settings, scheduler=patient), url, schedulers=1, workers=workers):
-        await _until_up(database, workers)
+    async with fleet(ground.settings, url, workers=ground.workers) as processes:
+        await until_up(database, ground.workers)
         due: datetime = await database.fetchval("select now() + interval '1 hour'")
         await register(database, Load(count, due, spread=timedelta(milliseconds=1)))
+        before = await ground.read_meters(database, processes)
         # From here on everything is due: the clock of the measurement starts with this commit.
         began: datetime = await database.fetchval(
             "with due as (update cursors set next_slot = now()) select now()"
         )
-        await _until_done(database, count, progress)
-        span: float = await database.fetchval(
-            "select extract(epoch from max(finished_at) - $1)::float8 from executions", began
-        )
-    return Throughput(count, span)
+        await until_done(database, count, progress)
+        after = await ground.read_meters(database, processes)
+    return await outcome(database, began, began + timedelta(days=1), count, before.until(after, count))
 
 
 async def measure_steady(
-    database: Database,
-    url: str,
-    settings: Settings,
-    *,
-    rate: int,
-    seconds: int,
-    workers: int,
-    progress: Progress,
-) -> Steady:
+    ground: Ground, database: Database, url: str, *, rate: int, seconds: int, progress: Progress
+) -> Outcome:
     """Run `rate` slots a second, spread evenly, open loop: what is late does not hold up what comes after."""
-    async with fleet(settings, url, schedulers=1, workers=workers):
-        await _until_up(database, workers)
+    due = rate * seconds
+    async with fleet(ground.settings, url, workers=ground.workers) as processes:
+        await until_up(database, ground.workers)
         now: datetime = await database.fetchval("select now()")
         start = (now + LEAD + timedelta(seconds=rate / 4000)).replace(microsecond=0)
         second = timedelta(seconds=1)
-        await register(database, Load(rate, start, spread=second, every=second))
-        due = rate * seconds
         end = start + timedelta(seconds=seconds)
-        await _until_time(database, end, due, progress)
-        await _until_started(database, start, end, due)
-        row = await database.fetchrow(_LATENESS, start, end)
+        await register(database, Load(rate, start, spread=second, every=second))
+        before = await ground.read_meters(database, processes)
+        await until_time(database, end, due, progress)
+        await _until_ended(database, start, end)
+        after = await ground.read_meters(database, processes)
+    return await outcome(database, start, end, due, before.until(after, due))
+
+
+async def outcome(database: Database, start: datetime, end: datetime, due: int, cost: Cost) -> Outcome:
+    """What is recorded of the slots from `start` to before `end`."""
+    async with database.transaction() as connection:
+        await connection.execute("set local statement_timeout = 0")
+        row = await connection.fetchrow(_OUTCOME, start, end, list(CURVE), timeout=600)
+        per_second = await connection.fetch(_PER_SECOND, start, timeout=600)
     assert row is not None
-    p50, p99, p999, highest = row["lateness"]
-    return Steady(due, row["succeeded"], row["span"], p50, p99, p999, highest)
+    throughput = [(each["second"], each["ended"]) for each in per_second]
+    return Outcome(due, row["succeeded"], row["span"], row["lateness"], throughput, cost)
 
 
-async def _until_up(database: Database, workers: int) -> None:
+async def until_up(database: Database, workers: int) -> None:
     """Wait until the workers have entered and the scheduler has its shards."""
     deadline = time.monotonic() + PATIENCE.total_seconds()
     while time.monotonic() < deadline:
@@ -126,7 +132,8 @@ async def _until_up(database: Database, workers: int) -> None:
     raise TimeoutError("the processes under measurement did not start")
 
 
-async def _until_done(database: Database, count: int, progress: Progress) -> None:
+async def until_done(database: Database, count: int, progress: Progress) -> None:
+    """Wait until so many executions have ended."""
     deadline = time.monotonic() + PATIENCE.total_seconds()
     done = 0
     while done < count:
@@ -137,7 +144,8 @@ async def _until_done(database: Database, count: int, progress: Progress) -> Non
         progress(done, count)
 
 
-async def _until_time(database: Database, end: datetime, due: int, progress: Progress) -> None:
+async def until_time(database: Database, end: datetime, due: int, progress: Progress) -> None:
+    """Wait for a moment on the database's clock."""
     total = (end - await database.fetchval("select now()")).total_seconds()
     began = time.monotonic()
     while (passed := time.monotonic() - began) < total:
@@ -146,10 +154,17 @@ async def _until_time(database: Database, end: datetime, due: int, progress: Pro
     progress(due, due)
 
 
-async def _until_started(database: Database, start: datetime, end: datetime, due: int) -> None:
+async def _until_ended(database: Database, start: datetime, end: datetime) -> None:
+    """Wait until every slot from `start` to before `end` has ended; without reading more than those that have not."""
     deadline = time.monotonic() + PATIENCE.total_seconds()
     while time.monotonic() < deadline:
-        row = await database.fetchrow(_LATENESS, start, end)
-        if row is not None and row["ended"] >= due:
+        left = await database.fetchval(
+            "select exists (select from executions where state in ('pending', 'retrying')"
+            " and ready_at >= $1 and ready_at < $2)"
+            " or exists (select from executions where state = 'running' and ready_at >= $1 and ready_at < $2)",
+            start,
+            end,
+        )
+        if not left:
             return
         await asyncio.sleep(0.5)

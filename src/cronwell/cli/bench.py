@@ -9,22 +9,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cronwell.cli.failures import ExitCode, Failure
+
 if TYPE_CHECKING:
-    from cronwell.bench.report import Plan
+    from rich.table import Table
+
+    from cronwell.bench.row import Row
     from cronwell.config import Settings
 
-app = typer.Typer(invoke_without_command=True)
+ALL = "all"
+# Three minutes that say what a machine can do.
+OVERVIEW = {
+    "drain": {"executions": "100000"},
+    "steady": {"rate": "3000", "seconds": "30"},
+    "lateness": {"rate": "500", "seconds": "30"},
+}
 
 
-@app.callback(short_help="Measure throughput and lateness on this machine.")
 def bench(
     context: typer.Context,
-    executions: Annotated[
-        int, typer.Option(help="Executions of the limit and of the closed loop.")
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which rows; `all` for every one.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Small plans that take seconds: to see that it works.")] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME.FIELD=N", help="Another figure in a row's plan (repeatable)."),
+    ] = None,
+    limit_executions: Annotated[
+        int, typer.Option(help="Executions that the limit is measured by.")
     ] = 100_000,
-    rate: Annotated[int, typer.Option(help="Slots a second of the open loop.")] = 3000,
-    lateness_rate: Annotated[int, typer.Option(help="Slots a second while lateness is measured.")] = 500,
-    seconds: Annotated[int, typer.Option(help="How long each steady rate lasts.")] = 30,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; as many as cores by default.")
     ] = None,
@@ -33,72 +47,80 @@ def bench(
 ) -> None:
     """Measure throughput and start lateness, beside the limit of the database in the same run.
 
-    On an embedded PostgreSQL of its own, or on a scratch database of the one in CRONWELL_DATABASE_URL. Takes two to
-    three minutes; keep the machine quiet meanwhile.
+    On an embedded PostgreSQL of its own, or on scratch databases of the one in CRONWELL_DATABASE_URL. Without names, an
+    overview in three minutes. Keep the machine quiet meanwhile.
     """
-    from cronwell.bench.report import Plan
-
-    plan = Plan(
-        limit=executions,
-        closed=executions,
-        open_rate=rate,
-        open_seconds=seconds,
-        lateness_rate=lateness_rate,
-        lateness_seconds=seconds,
+    plans = _plans(names or [], changes or [])
+    report, table = _measure(
+        context.obj.settings(),
+        plans,
+        is_quick=quick,
         workers=workers or os.cpu_count() or 1,
+        limit=limit_executions,
     )
-    report = _measure(context.obj.settings(), plan)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(report, indent=2) + "\n")
     if as_json:
         print(json.dumps(report, indent=2))
     else:
-        _show(report)
+        from rich.console import Console
+
+        Console().print(table)
 
 
-def _measure(settings: Settings, plan: Plan) -> dict[str, Any]:
+def _plans(names: list[str], changes: list[str]) -> dict[str, dict[str, str]]:
+    """The rows to measure, each with what to change in its plan."""
+    from cronwell.bench.rows import ROWS
+
+    if unknown := [name for name in names if name not in ROWS and name != ALL]:
+        raise Failure(f"no row {unknown[0]!r}; there are {', '.join(ROWS)} and `{ALL}`", ExitCode.USAGE)
+    if not names:
+        plans = {name: dict(plan) for name, plan in OVERVIEW.items()}
+    else:
+        plans = {name: {} for name in (ROWS if ALL in names else names)}
+    for change in changes:
+        place, is_given, value = change.partition("=")
+        name, _, field = place.partition(".")
+        if not is_given or not field or name not in plans:
+            raise Failure(
+                f"--set {change}: write NAME.FIELD=N with a row that is measured ({', '.join(plans)})",
+                ExitCode.USAGE,
+            )
+        plans[name][field] = value
+    return plans
+
+
+def _measure(
+    settings: Settings, plans: dict[str, dict[str, str]], *, is_quick: bool, workers: int, limit: int
+) -> tuple[dict[str, Any], Table]:
     import asyncio
 
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from cronwell.bench.report import run
+    from cronwell.bench import rows
+    from cronwell.bench.ground import break_ground
+    from cronwell.bench.table import table_of
 
-    columns = (TextColumn("{task.description:<40}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    columns = (TextColumn("{task.description:<48}"), BarColumn(), TimeElapsedColumn())
 
-        def stage(title: str) -> Any:
-            task = bars.add_task(title, total=None)
-            return lambda done, total: bars.update(task, completed=done, total=total)
+    async def run() -> tuple[dict[str, Any], Table]:
+        found: list[Row] = []
+        with Progress(*columns, console=Console(stderr=True)) as bars:
 
-        return asyncio.run(run(settings, plan, stage))
+            def stage(title: str) -> Any:
+                task = bars.add_task(title, total=None)
+                return lambda done, total: bars.update(task, completed=done, total=total)
 
+            async with break_ground(settings, stage, workers=workers, limit_executions=limit) as ground:
+                for name, changes in plans.items():
+                    found.append(await rows.measure(name, ground, is_quick=is_quick, changes=changes))
+        report = {
+            "facts": ground.facts,
+            "limit": {"per_second": ground.limit, "executions": limit},
+            "rows": {row.name: row.as_dict() for row in found},
+        }
+        return report, table_of(found, ground.facts, ground.limit)
 
-def _show(report: dict[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    facts = report["facts"]
-    table = Table(
-        title=f"Cronwell {facts['version']} on {facts['machine']}",
-        caption="p50 to max: how late attempts started, in milliseconds",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-    )
-    table.add_column("what", no_wrap=True)
-    table.add_column("a second", justify="right", no_wrap=True)
-    table.add_column("of limit", justify="right", no_wrap=True)
-    for name in ("p50", "p99", "p99.9", "max"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("limit (SQL alone)", f"{report['limit']['per_second']:,.0f}", "1.00")
-    closed = report["closed"]
-    table.add_row("closed loop", f"{closed['per_second']:,.0f}", f"{closed['ratio_to_limit']:.2f}")
-    for key, title in (("open", "open loop"), ("lateness", "lateness")):
-        part = report[key]
-        ratio = f"{part['ratio_to_limit']:.2f}"
-        late = [f"{part['lateness_ms'][name]:,.1f}" for name in ("p50", "p99", "p99.9", "max")]
-        table.add_row(f"{title} {part['rate']:,}/s", f"{part['per_second']:,.0f}", ratio, *late)
-    Console().print(table)
+    return asyncio.run(run())

@@ -17,7 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from cronwell import __version__
-from cronwell.cli import backfills, bench, calendars, dead_letters, executions, jobs, roles, settings, tzdata
+from cronwell.cli import backfills, calendars, dead_letters, executions, jobs, roles, settings, tzdata
+from cronwell.cli.bench import bench
 from cronwell.cli.cluster import cluster, drain
 from cronwell.cli.explain import explain
 from cronwell.cli.failures import MEANINGS, ExitCode, Failure
@@ -130,7 +131,7 @@ app.add_typer(tzdata.app, name="tzdata")
 app.command()(cluster)
 app.command()(drain)
 app.command()(sentinel)
-app.add_typer(bench.app, name="bench")
+app.command(short_help="Measure throughput and lateness on this machine.")(bench)
 
 
 def _show_version(is_asked: bool) -> None:

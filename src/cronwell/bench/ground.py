@@ -1,0 +1,54 @@
+"""The ground that rows are measured on: one PostgreSQL, and the limit that its bare statements reach in the same run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cronwell.bench.cost import Reading, read_meters
+from cronwell.bench.facts import facts_of
+from cronwell.bench.fleet import Fleet, Server, scratch, server
+from cronwell.bench.limit import measure_limit
+from cronwell.config import Settings
+from cronwell.runtime.postgres import Database
+
+Progress = Callable[[int, int], None]
+Stage = Callable[[str], Progress]
+"""Begin a part of the run: told its title, answers what to tell its progress to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every row needs to know."""
+
+    settings: Settings
+    server: Server
+    stage: Stage
+    workers: int
+    limit: float
+    facts: dict[str, Any]
+
+    def scratch(self) -> contextlib.AbstractAsyncContextManager[tuple[Database, str]]:
+        """A fresh database with the schema, and its address."""
+        return scratch(self.server.url)
+
+    async def read_meters(self, database: Database, fleet: Fleet) -> Reading:
+        """What PostgreSQL and the fleet have spent so far."""
+        own = [] if self.server.pid is None else [("postgresql", self.server.pid)]
+        return await read_meters(database, [*own, *fleet.processes])
+
+
+@contextlib.asynccontextmanager
+async def break_ground(
+    settings: Settings, stage: Stage, *, workers: int, limit_executions: int
+) -> AsyncIterator[Ground]:
+    """Start a server if none is configured and measure its limit."""
+    with server(settings) as postgres:
+        progress = stage("the limit: three statements alone")
+        async with scratch(postgres.url) as (database, own):
+            facts = await facts_of(database)
+            limit = await measure_limit(database, own, limit_executions)
+        progress(1, 1)
+        yield Ground(settings, postgres, stage, workers, limit, facts)

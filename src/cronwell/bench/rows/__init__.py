@@ -1,0 +1,45 @@
+"""The rows of the table of performance, each in a file of its own.
+
+A row has a `Plan`, whose defaults are the full size, a `QUICK` plan that takes seconds, and `measure`, which runs a plan on
+a ground and says what came of it beside the targets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from cronwell import errors
+from cronwell.bench.ground import Ground
+from cronwell.bench.row import Row
+
+ROWS: Mapping[str, str] = {
+    "drain": "executions that are all due at once, as fast as they go",
+    "steady": "a steady rate of executions that do nothing, end to end",
+    "lateness": "how late attempts start at a moderate rate",
+}
+"""Each row's name and what it measures, in the order of the table."""
+
+
+async def measure(name: str, ground: Ground, *, is_quick: bool, changes: Mapping[str, str]) -> Row:
+    """Measure one row: the full plan or the quick one, with single fields of it changed."""
+    module: Any = importlib.import_module(f"cronwell.bench.rows.{name}")
+    plan = module.QUICK if is_quick else module.Plan()
+    row: Row = await module.measure(ground, changed(plan, changes))
+    return row
+
+
+def changed(plan: Any, changes: Mapping[str, str]) -> Any:
+    """The plan with some of its fields replaced by what their texts say."""
+    known = {field.name: type(getattr(plan, field.name)) for field in dataclasses.fields(plan)}
+    read: dict[str, Any] = {}
+    for name, text in changes.items():
+        if name not in known:
+            raise errors.ConfigError(f"no field {name!r} in this plan; there are {', '.join(known)}")
+        try:
+            read[name] = known[name](text)
+        except ValueError:
+            raise errors.ConfigError(f"{name} must be a number, not {text!r}") from None
+    return dataclasses.replace(plan, **read)

@@ -1,0 +1,64 @@
+"""The table of a run: each row's targets beside what was measured, and below it its share of the limit and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from cronwell.bench.row import Check, Row
+
+
+def table_of(rows: Iterable[Row], facts: dict[str, Any], limit: float) -> Table:
+    """Everything that a run has to say."""
+    table = Table(
+        title=f"Cronwell {facts['version']} ({facts['commit'] or 'no commit'}) on {facts['machine']}",
+        caption=f"limit of this run: {limit:,.0f} executions a second by the bare statements alone",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("what", no_wrap=True)
+    for heading in ("target", "measured"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
+    for row in rows:
+        table.add_row(f"[bold]{row.title}[/]", "", "", "")
+        for check in row.checks:
+            sign = "≥" if check.is_floor else "≤"
+            told = "[green]met[/]" if check.is_met else "[red]falls short[/]"
+            table.add_row(
+                f"  {check.what}",
+                f"{sign} {_figure(check, check.target)}",
+                _figure(check, check.measured),
+                told,
+            )
+        for what, figure in _beside(row):
+            table.add_row(f"  {what}", "", figure, "")
+    return table
+
+
+def _beside(row: Row) -> list[tuple[str, str]]:
+    """Figures without a target."""
+    told: list[tuple[str, str]] = []
+    if row.per_second is not None and row.ratio is not None:
+        told.append(("a second, share of limit", f"{row.per_second:,.0f}, {row.ratio:.2f}"))
+    if late := row.detail.get("lateness_ms"):
+        told.append(
+            (f"late by ({', '.join(late)})", ", ".join(f"{each:,.1f}" for each in late.values()) + " ms")
+        )
+    if row.cost is not None:
+        cpu = row.cost.cpu_seconds
+        parts = ", ".join(f"{who} {seconds:.3f}" for who, seconds in cpu.items())
+        told += [
+            ("CPU s per 1,000", f"{sum(cpu.values()):.3f} ({parts})"),
+            ("WAL, commits per 1,000", f"{row.cost.wal_bytes / 1024:,.0f} KiB, {row.cost.commits:,.1f}"),
+        ]
+    return told
+
+
+def _figure(check: Check, value: float) -> str:
+    digits = 0 if abs(value) >= 1000 else 2 if abs(value) < 10 else 1
+    return f"{value:,.{digits}f}{' ' if check.unit and check.unit != '/s' else ''}{check.unit}"
