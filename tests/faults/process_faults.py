@@ -128,9 +128,11 @@ class RollingRestart(Fault):
     async def inject(self, cluster: Cluster, rng: random.Random) -> str:
         async def roll() -> None:
             for node in rng.sample(cluster.nodes, len(cluster.nodes)):
+                life = node.process
                 node.terminate()
-                await until(lambda node=node: not node.is_running, within=60)  # type: ignore[misc]  # bound early
-                await until(lambda node=node: answers(node), within=60)  # type: ignore[misc]  # bound early
+                # Its place is filled again at once, so it is this process that has to have ended.
+                await until(lambda life=life: not life.is_running, within=60)  # type: ignore[misc]  # bound early
+                await until(lambda node=node: node.is_running and answers(node), within=60)  # type: ignore[misc]
 
         self._rolling = asyncio.create_task(roll())
         return "everything, one by one"
