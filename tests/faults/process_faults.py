@@ -132,7 +132,7 @@ class RollingRestart(Fault):
                 node.terminate()
                 # Its place is filled again at once, so it is this process that has to have ended.
                 await until(lambda life=life: not life.is_running, within=60)  # type: ignore[misc]  # bound early
-                await until(lambda node=node: node.is_running and answers(node), within=60)  # type: ignore[misc]
+                await until(lambda node=node: node.is_running and answers(node), within=60)  # type: ignore[misc]  # bound early
 
         self._rolling = asyncio.create_task(roll())
         return "everything, one by one"

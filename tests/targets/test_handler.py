@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cronwell.model.execution import Result
+from cronwell.targets.driving import END
 from cronwell.targets.handler import HandlerRunner
 from cronwell.targets.port import Outcome, Signals
 from cronwell.targets.registry import Context, PermanentFailure, Registry, RetryAfter
@@ -546,7 +547,7 @@ async def test_closing_asks_abandoned_tasks_once_more(traces: Traces) -> None:
 
     async def gives_in_at_the_third_time() -> None:
         nonlocal asked
-        while asked < 2:
+        while asked < 3:  # at its deadline, when it is given up, and by `close`
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -573,7 +574,7 @@ async def test_an_abandoned_attempt_tells_its_task(bench: Bench) -> None:
     bench.registry.add(watches)
     task = asyncio.create_task(bench.runner.run(make_call({"handler": {"name": "watches"}}), within()))
     await started.wait()
-    task.cancel()
+    task.cancel(END)
     with pytest.raises(asyncio.CancelledError):
         await task
     assert seen.is_set()

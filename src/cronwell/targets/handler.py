@@ -1,4 +1,4 @@
-"""Call a registered Python function, in a task or on a thread, and stop it when it must stop.
+"""Call a registered Python function, in the attempt's task or on a thread, and stop it when it must stop.
 
 A function is asked first: `ctx.cancelled` turns true. An async function that has not ended when its time is up
 or its grace is over is cancelled; a sync one cannot be. What goes on after that is abandoned: the attempt ends
@@ -20,6 +20,7 @@ import orjson
 
 from cronwell.model.execution import Result
 from cronwell.targets import registry, stopping
+from cronwell.targets.driving import FORCED_SECONDS, drive
 from cronwell.targets.output import clip, tail
 from cronwell.targets.port import Call, Outcome, Signals
 from cronwell.targets.registry import (
@@ -47,11 +48,10 @@ __all__ = [
 
 RETRY_AFTER_CAP = timedelta(days=7)  # as long as the longest `max_delay` of a retry policy
 _TRACEBACK_LIMIT = 8192
-_FORCED_SECONDS = 1.0  # for an async function to clean up once it has been cancelled by force
 
 
 class HandlerRunner:
-    """Carry out handler attempts: async functions in tasks, sync ones on at most `threads` threads."""
+    """Carry out handler attempts: async functions in the attempt's task, sync ones on at most `threads` threads."""
 
     def __init__(self, output_limit: int, *, threads: int = 32, registry: Registry = REGISTRY) -> None:
         self._output_limit = output_limit
@@ -77,7 +77,8 @@ class HandlerRunner:
             return stopped
         context = Context(call, signals)
         if found.is_async:
-            return await self._run_task(found, context, call, signals)
+            ending = await drive(self._await(found, context), context, signals, self._lost)
+            return _judge(call, ending.reason, ending.outcome, is_abandoned=ending.is_abandoned)
         return await self._run_thread(found, context, call, signals)
 
     async def close(self) -> None:
@@ -85,38 +86,8 @@ class HandlerRunner:
         if self._lost:
             for task in self._lost:
                 task.cancel()
-            await asyncio.wait(set(self._lost), timeout=_FORCED_SECONDS)
+            await asyncio.wait(set(self._lost), timeout=FORCED_SECONDS)
         await self._threads.close()
-
-    async def _run_task(self, found: Handler, context: Context, call: Call, signals: Signals) -> Outcome:
-        grace = signals.cancel_grace.total_seconds()
-        task = asyncio.get_running_loop().create_task(
-            self._await(found, context), name=f"handler {found.name}"
-        )
-        reason: Result | None = None
-        try:
-            # A function that never waits is done after this and needs no watching: 7 µs a call instead of 15.
-            await asyncio.sleep(0)
-            reason = await _ended_or_stopped(task, signals, context)
-            if reason is not None:
-                context.stop()
-            if reason is Result.CANCELLED:
-                await asyncio.wait({task}, timeout=min(grace, stopping.remaining(signals)))
-                grace = _FORCED_SECONDS
-            if reason is not None and not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=grace)
-        except asyncio.CancelledError:
-            context.stop()
-            task.cancel()
-            await asyncio.wait({task}, timeout=_FORCED_SECONDS)
-            raise
-        finally:
-            if not task.done():
-                self._lost.add(task)
-                task.add_done_callback(self._lost.discard)
-        ended = task.result() if task.done() and not task.cancelled() else None
-        return _judge(call, reason, ended, is_abandoned=not task.done())
 
     async def _run_thread(self, found: Handler, context: Context, call: Call, signals: Signals) -> Outcome:
         ticket = self._threads.submit(partial(self._call, found, context))

@@ -13,12 +13,13 @@ import orjson
 
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.model.retry import next_delay
-from cronwell.model.wheel import Timer
 from cronwell.store.port import Claimed, Ended, Report
 from cronwell.targets.port import Call, Outcome, Signals
 from cronwell.worker.catalog import KnownJob
 
 AttemptKey = tuple[ExecutionKey, int]
+Claim = tuple[int, ExecutionKey, int]
+"""An attempt as the store names it: tenant, execution and fence."""
 
 PROGRESS_LIMIT = 65_536
 STOPPED = Outcome(
@@ -26,7 +27,7 @@ STOPPED = Outcome(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """An attempt from claim to result. One task owns it at a time."""
 
@@ -35,7 +36,8 @@ class Attempt:
     start_by: float
     """Monotonic time; later than this it must not start without asking the store anew."""
     times_late: int = 0
-    timer: Timer[Attempt] | None = None
+    is_held: bool = True
+    """Waits for its instant."""
     signals: Signals | None = None
     task: asyncio.Task[None] | None = None
     started_at: datetime | None = None

@@ -118,7 +118,7 @@ class Claiming:
         """Hand back what the database says is ours and we know nothing of."""
         worker = self._lease.worker
         held = await self._store.held_by(worker)
-        strays = [each for each in held if (each[1], each[2]) not in self._slots]
+        strays = self._slots.unknown(held)
         if strays:
             # What a pause, a delete or a cancel has reached meanwhile is for nobody to start: it ends here, or else it
             # would be ours, and running, for as long as we live.

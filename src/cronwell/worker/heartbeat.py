@@ -65,8 +65,7 @@ class Heartbeat:
         """Stop the attempts that someone asked to cancel."""
         if len(self._slots):
             for name in self._lease.names:
-                for _, key, fence in await self._store.cancels(name):
-                    self._slots.cancel((key, fence))
+                self._slots.cancel([(key, fence) for _, key, fence in await self._store.cancels(name)])
         return CANCELS_EVERY
 
     async def hand_back_held(self) -> None:
@@ -99,7 +98,7 @@ class Heartbeat:
         for name in self._lease.names:
             held = await self._store.held_by(name)
             confirmed |= {(key, fence) for _, key, fence in held}
-            strays = [each for each in held if (each[1], each[2]) not in self._slots]
+            strays = self._slots.unknown(held)
             if strays:
                 await self._store.hand_back(name, strays)
         dropped = self._slots.lose(confirmed)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from math import ceil
 from uuid import UUID
 
 from cronwell import telemetry
@@ -15,8 +17,9 @@ from cronwell.model.execution import Result, State
 from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
+from cronwell.targets.driving import END
 from cronwell.targets.port import Outcome, Signals, TargetRunner
-from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey
+from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
 from cronwell.worker.latecomers import Latecomers
@@ -25,6 +28,9 @@ from cronwell.worker.tally import Tally
 # Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
 BACKSTOP = timedelta(seconds=5)
 REPORTED_AFTER = timedelta(seconds=1)
+# Of so many claims at once, those whose instants lie in the same millisecond start together, at its end.
+DENSE = 256
+TOGETHER = 0.001
 
 
 class Slots:
@@ -50,8 +56,9 @@ class Slots:
         self._on_gone = on_gone
         self._tally = Tally()
         self._latecomers = Latecomers(store, clock, self._start_late)
-        self._wheel: Wheel[Attempt] = Wheel(time.monotonic())
-        self._attempts: dict[AttemptKey, Attempt] = {}
+        self._wheel: Wheel[list[Attempt]] = Wheel(time.monotonic())
+        self._attempts: set[Attempt] = set()
+        self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -60,86 +67,99 @@ class Slots:
         """Places taken: held, running, or waiting for their result to be kept."""
         return len(self._attempts)
 
-    def __contains__(self, key: AttemptKey) -> bool:
-        return key in self._attempts
-
     @property
     def free(self) -> int:
         return self._settings.concurrency - len(self._attempts)
 
-    def hold(self, claims: Iterable[tuple[Claimed, KnownJob]], asked: float) -> None:
+    def hold(self, claims: Sequence[tuple[Claimed, KnownJob]], asked: float) -> None:
         """Keep executions until their instant; `asked` is the monotonic time from before the request that claimed them."""
+        now = time.monotonic()
+        held: defaultdict[float, list[Attempt]] = defaultdict(list)
+        is_dense = len(claims) >= DENSE
+        patience = START_WITHIN.total_seconds()
         for claimed, job in claims:
             instant = self._clock.monotonic_at(claimed.ready_at)
-            attempt = Attempt(claimed, job, start_by=max(instant, asked) + START_WITHIN.total_seconds())
-            self._attempts[attempt.key] = attempt
-            attempt.timer = self._wheel.add(instant, attempt)
+            attempt = Attempt(claimed, job, (max(asked, instant)) + patience)
+            self._attempts.add(attempt)
+            if instant <= now:
+                self._start(attempt)
+            else:
+                held[ceil(instant / TOGETHER) * TOGETHER if is_dense else instant].append(attempt)
+        for instant, together in held.items():
+            self._wheel.add(instant, together)
         if self._attempts:
             self._is_empty.clear()
         self._start_due()
 
+    def unknown(self, claims: Iterable[Claim]) -> list[Claim]:
+        """Those of some claims that are not here."""
+        here = {attempt.key for attempt in self._attempts}
+        return [claim for claim in claims if (claim[1], claim[2]) not in here]
+
     def reports(self) -> list[Report]:
         """What attempts that have run for a while have to tell; a short one tells it all with its result."""
         begun_by = self._clock.now() - REPORTED_AFTER
-        news = [a for a in self._attempts.values() if a.has_news and a.started_at and a.started_at < begun_by]
+        news = [a for a in self._attempts if a.has_news and a.started_at and a.started_at < begun_by]
         # In the order of the primary key, like results: no two writers wait for each other.
         news.sort(key=lambda attempt: (attempt.claimed.key.job_id, attempt.claimed.key.slot))
         return [report for attempt in news if (report := attempt.report()) is not None]
 
-    def cancel(self, key: AttemptKey) -> None:
-        """Stop an attempt that a user cancelled: one that is held at once, one that runs when it can."""
-        attempt = self._attempts.get(key)
-        if attempt is None or attempt.is_cancelled:
+    def cancel(self, keys: Collection[AttemptKey]) -> None:
+        """Stop attempts that a user cancelled: one that is held at once, one that runs when it can."""
+        if not keys:
             return
-        attempt.is_cancelled = True
-        if attempt.timer is not None and self._wheel.remove(attempt.timer):
-            self._finish(attempt, Outcome(Result.CANCELLED, error="cancelled before it started"))
-        elif attempt.signals is not None:
-            attempt.signals.cancelled.set()
+        wanted = set(keys)
+        for attempt in [each for each in self._attempts if each.key in wanted and not each.is_cancelled]:
+            attempt.is_cancelled = True
+            if attempt.is_held:
+                attempt.is_held = False
+                self._finish(attempt, Outcome(Result.CANCELLED, error="cancelled before it started"))
+            elif attempt.signals is not None:
+                attempt.signals.cancelled.set()
 
     def take_held(self) -> list[Attempt]:
         """Take every attempt that has not started off the wheel, to hand them back."""
-        held = self._wheel.clear()
+        held = [attempt for together in self._wheel.clear() for attempt in together if attempt.is_held]
         for attempt in held:
+            attempt.is_held = False
             self._forget(attempt)
         return held
 
     def ask_to_stop(self) -> None:
         """Let running attempts know that they should end."""
-        for attempt in self._attempts.values():
+        for attempt in self._attempts:
             if attempt.signals is not None:
                 attempt.signals.cancelled.set()
 
     def force(self) -> None:
         """Cancel the tasks of attempts that still run; they are recorded as stopped with the worker."""
-        for attempt in list(self._attempts.values()):
+        for attempt in self._attempts:
             if attempt.task is not None:
-                attempt.task.cancel()
+                attempt.task.cancel(END)
 
     def has_any_of(self, worker: UUID) -> bool:
         """Whether anything that was claimed under this name is still here."""
-        return any(attempt.claimed.worker == worker for attempt in self._attempts.values())
+        return any(attempt.claimed.worker == worker for attempt in self._attempts)
 
     def lose(self, kept: Collection[AttemptKey] = ()) -> int:
         """The lease has ended, but for what is kept: drop everything else, record nothing; how many they were."""
-        lost = [attempt for key, attempt in self._attempts.items() if key not in kept]
+        lost = [attempt for attempt in self._attempts if attempt.key not in kept]
         for attempt in lost:
             attempt.is_lost = True
-            if attempt.timer is not None:
-                self._wheel.remove(attempt.timer)
+            attempt.is_held = False
             if attempt.signals is not None:
                 attempt.signals.cancelled.set()
             if attempt.task is not None:
-                attempt.task.cancel()
+                attempt.task.cancel(END)
             self._forget(attempt)
         return len(lost)
 
     def sweep(self) -> None:
         """Cancel the tasks of targets that broke their promise to return after their deadline."""
         latest = time.monotonic() - (self._settings.cancel_grace + BACKSTOP).total_seconds()
-        for attempt in self._attempts.values():
+        for attempt in self._attempts:
             if attempt.signals is not None and attempt.signals.deadline < latest and attempt.task is not None:
-                attempt.task.cancel()
+                attempt.task.cancel(END)
 
     async def wait_until_empty(self, timeout: timedelta) -> bool:
         try:
@@ -151,19 +171,21 @@ class Slots:
 
     def _start_due(self) -> None:
         """Start what is due and set the timer for the next instant."""
-        for attempt in self._wheel.advance(time.monotonic()):
-            attempt.timer = None
-            self._start(attempt)
+        for together in self._wheel.advance(time.monotonic()):
+            for attempt in together:
+                if attempt.is_held:
+                    self._start(attempt)
         following = self._wheel.next_deadline()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if following is not None:
             wait = max(0.0, following - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait, self._start_due)
+            self._timer = self._loop.call_later(wait, self._start_due)
 
     def _start(self, attempt: Attempt) -> None:
-        attempt.task = asyncio.create_task(self._run(attempt), name="attempt")
+        attempt.is_held = False
+        attempt.task = self._loop.create_task(self._run(attempt))
 
     def _start_late(self, attempt: Attempt, confirmed: Confirmed | None) -> None:
         """The store was asked anew: start, or do what became of it meanwhile."""
@@ -239,10 +261,11 @@ class Slots:
             )
 
     def _forget(self, attempt: Attempt) -> None:
-        if self._attempts.pop(attempt.key, None) is not None:
+        if attempt in self._attempts:
+            self._attempts.remove(attempt)
             self._on_free()
-        if not self._attempts:
-            self._is_empty.set()
+            if not self._attempts:
+                self._is_empty.set()
 
 
 def _overdue(attempt: Attempt) -> Outcome:
