@@ -96,8 +96,14 @@ def no_compare_and_set() -> None:
 def no_fence() -> None:
     """A result is written down whoever brings it. Without the worker's name, too, which is compared beside the fence."""
 
-    for name in ("complete", "succeed"):
-        _cut(executions, "_SQL", name, "    and e.fence = r.fence\n    and e.worker = r.worker\n")
+    _cut(executions, "_SQL", "complete", "    and e.fence = r.fence\n    and e.worker = r.worker\n")
+    _cut(
+        executions,
+        "_SQL",
+        "succeed",
+        "        and e.fence = r.fence\n        and e.worker = $8\n",
+        "        and $8::uuid is not null\n",
+    )
 
 
 def random_ids() -> None:
@@ -131,11 +137,11 @@ def _replace(owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
-def _cut(module: ModuleType, statements: str, name: str, text: str) -> None:
+def _cut(module: ModuleType, statements: str, name: str, text: str, instead: str = "") -> None:
     """Take a part out of a statement."""
     known = dict(getattr(module, statements))
     assert text in known[name], f"{name} has no {text!r} any more: mend the mutant"
-    setattr(module, statements, {**known, name: known[name].replace(text, "")})
+    setattr(module, statements, {**known, name: known[name].replace(text, instead)})
 
 
 async def _a_while(seconds: float) -> None:

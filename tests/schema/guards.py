@@ -131,6 +131,14 @@ HOT = [
         {},
     ),
     Guard(
+        "insert_staged",
+        [
+            *(_KEYS[0], _KEYS[1], _FENCES, [1] * _COUNT, [0] * _COUNT, ["default"], [1] * _COUNT),
+            *(list(range(1, _COUNT + 1)), _SLOTS, _SLOTS),
+        ],
+        {},
+    ),
+    Guard(
         "move_cursors",
         [_KEYS[0], _KEYS[1], _FENCES, _SLOTS, _SLOTS, _NONE, [False] * _COUNT, _NONE, "2026b"],
         {"cursors": (CURSOR,)},
@@ -174,7 +182,7 @@ HOT = [
         ],
         {"e": (KEY,)},
     ),
-    Guard("succeed", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _SLOTS], {"e": (KEY,)}),
+    Guard("succeed", [*_KEYS, _FENCES, _SLOTS, _SLOTS, worker_id(1)], {"e": (KEY,)}),
     Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),
     Guard("hand_back", [*_KEYS, _FENCES, worker_id(1)], {"e": (KEY,)}),
     Guard("report", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _NONE], {"e": (KEY,)}),

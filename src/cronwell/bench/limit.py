@@ -92,18 +92,17 @@ async def _stage_all(url: str, until: datetime) -> None:
             tenants, jobs, slots, ones = [1] * size, [r[1] for r in rows], [r[3] for r in rows], [1] * size
             nothing: list[None] = [None] * size
             await connection.execute(
-                sql["insert_executions"],
+                sql["insert_staged"],
                 tenants,
                 jobs,
-                slots,
-                slots,
-                ["pending"] * size,
                 ones,
                 ones,
-                nothing,
-                ["default"] * size,
-                nothing,
-                nothing,
+                [0] * size,
+                ["default"],
+                ones,
+                list(range(1, size + 1)),
+                slots,
+                slots,
             )
             await connection.execute(
                 sql["move_cursors"],
@@ -135,16 +134,16 @@ async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> fl
         began = began or time.perf_counter()
         size = len(rows)
         times = [now] * size
-        await database.fetch(
+        await database.fetchval(
             sql["succeed"],
             [1] * size,
             [r[1] for r in rows],
             [r[2] for r in rows],
             [r[3] for r in rows],
             [r["fence"] for r in rows],
-            [worker] * size,
             times,
             times,
+            worker,
         )
         done += size
     assert began is not None

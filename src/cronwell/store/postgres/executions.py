@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,7 +24,6 @@ from cronwell.store.port import (
 )
 from cronwell.store.postgres.rows import (
     STATES,
-    Row,
     attempt_of,
     claimed_of,
     columns,
@@ -52,14 +52,16 @@ class ExecutionRows:
         self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
     ) -> list[Claimed]:
         rows = await self._database.fetch(_CLAIMS["claim"], pool, priority, ready_by, worker, limit, now)
-        return [claimed_of(row, worker) for row in rows]
+        return claimed_of(rows, worker)
 
     async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int:
         return len(await self._database.fetch(_CLAIMS["skip_blocked"], list(pools), now))
 
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
+        states: list[State | None] = [None] * len(ended)
         if all(e.state is State.SUCCEEDED and e.output is None and e.started_at is not None for e in ended):
-            rows = await self._succeed(ended)
+            for place in await self._succeed(ended):
+                states[place] = State.SUCCEEDED
         else:
             rows = await self._database.fetch(
                 _SQL["complete"],
@@ -87,35 +89,42 @@ class ExecutionRows:
                     15,
                 ),
             )
-        states: list[State | None] = [None] * len(ended)
-        for place, state in rows:
-            states[place - 1] = STATES[state]
-        if len(rows) < len(ended):
+            for place, state in rows:
+                states[place - 1] = STATES[state]
+        if None in states:
             # Where a result came twice, the database answers for one of the two; it is the other's answer as well.
             known = {_identity(e): state for e, state in zip(ended, states, strict=True) if state is not None}
             return [known.get(_identity(e)) for e in ended]
         return states
 
-    async def _succeed(self, ended: Sequence[Ended]) -> list[Row]:
-        return await self._database.fetch(
-            _SQL["succeed"],
-            *columns(
-                (
+    async def _succeed(self, ended: Sequence[Ended]) -> list[int]:
+        """Record successes; the places of those that were recorded."""
+        by_worker: defaultdict[UUID, list[int]] = defaultdict(list)
+        for place, each in enumerate(ended):
+            by_worker[each.worker].append(place)
+        recorded: list[int] = []
+        for worker, places in by_worker.items():
+            found = await self._database.fetchval(
+                _SQL["succeed"],
+                *columns(
                     (
-                        e.tenant_id,
-                        e.key.job_id,
-                        e.key.kind,
-                        e.key.slot,
-                        e.fence,
-                        e.worker,
-                        e.started_at,
-                        e.finished_at,
-                    )
-                    for e in ended
+                        (
+                            e.tenant_id,
+                            e.key.job_id,
+                            e.key.kind,
+                            e.key.slot,
+                            e.fence,
+                            e.started_at,
+                            e.finished_at,
+                        )
+                        for e in map(ended.__getitem__, places)
+                    ),
+                    7,
                 ),
-                8,
-            ),
-        )
+                worker,
+            )
+            recorded += [places[number - 1] for number in found or ()]
+        return recorded
 
     async def hand_back(self, worker: UUID, claims: Sequence[Claim]) -> None:
         await self._database.execute(

@@ -63,22 +63,26 @@ where e.tenant_id = r.tenant_id
 returning r.place, e.state
 
 -- name: succeed
--- What `complete` does, for attempts that succeeded and have nothing to say: half of its columns are spared.
-update executions as e
-set state = 'succeeded', started_at = r.started_at, finished_at = r.finished_at, error_kind = null, error = null,
-    output = null, output_truncated = false
-from unnest(
-    $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::uuid[], $7::timestamptz[],
-    $8::timestamptz[]
-) with ordinality as r (tenant_id, job_id, kind, slot, fence, worker, started_at, finished_at, place)
-where e.tenant_id = r.tenant_id
-    and e.job_id = r.job_id
-    and e.kind = r.kind
-    and e.slot = r.slot
-    and e.fence = r.fence
-    and e.worker = r.worker
-    and e.state::text = 'running'
-returning r.place, e.state
+-- What `complete` does, for attempts of one worker that succeeded and have nothing to say: half of its columns are spared,
+-- and the places of those that were recorded come back as one array.
+with recorded as (
+    update executions as e
+    set state = 'succeeded', started_at = r.started_at, finished_at = r.finished_at, error_kind = null, error = null,
+        output = null, output_truncated = false
+    from unnest(
+        $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::bigint[], $6::timestamptz[], $7::timestamptz[]
+    ) with ordinality as r (tenant_id, job_id, kind, slot, fence, started_at, finished_at, place)
+    where e.tenant_id = r.tenant_id
+        and e.job_id = r.job_id
+        and e.kind = r.kind
+        and e.slot = r.slot
+        and e.fence = r.fence
+        and e.worker = $8
+        and e.state::text = 'running'
+    returning r.place::integer
+)
+select array_agg(place) as places
+from recorded
 
 -- name: hand_back
 -- Give up claims that were not started, so that another worker may take them at once.

@@ -53,18 +53,22 @@ def cursor_of(row: Row) -> Cursor:
     return Cursor(*row)
 
 
-def claimed_of(row: Row, worker: UUID) -> Claimed:
-    return Claimed(
-        tenant_id=row["tenant_id"],
-        key=key_of(row),
-        ready_at=row["ready_at"],
-        attempt=row["attempt"],
-        fence=row["fence"],
-        worker=worker,
-        revision=row["revision"],
-        priority=row["priority"],
-        payload=row["payload"],
-    )
+def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
+    """What was claimed; by place, because there are many thousands a second."""
+    return [
+        Claimed(
+            tenant_id,
+            ExecutionKey(job_id, _KINDS[kind], slot),
+            ready_at,
+            attempt,
+            fence,
+            worker,
+            revision,
+            priority,
+            payload,
+        )
+        for tenant_id, job_id, kind, slot, ready_at, attempt, fence, revision, priority, payload in rows
+    ]
 
 
 def touched_of(row: Row) -> Touched:

@@ -29,6 +29,19 @@ from unnest(
 )
 on conflict do nothing
 
+-- name: insert_staged
+-- What `insert_executions` does for slots that simply wait for their instant, of which a job has many: what they share with
+-- their job is sent once for each job, and looked up by its number. Numbers, not a join: a plan made for few rows would
+-- compare each slot with each job. A limit of 0 stands for none, because an array with nulls is searched from its start.
+insert into executions (
+    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool
+)
+select
+    ($1::integer[])[job], ($2::uuid[])[job], 'scheduled', slot, ready_at, 'pending', ($3::integer[])[job],
+    ($4::smallint[])[job], nullif(($5::smallint[])[job], 0), ($6::text[])[($7::integer[])[job]]
+from unnest($8::integer[], $9::timestamptz[], $10::timestamptz[]) as staged (job, slot, ready_at)
+on conflict do nothing
+
 -- name: move_cursors
 -- Compare and set: a cursor moves only from the slot and revision that its executions were planned from.
 update cursors

@@ -214,6 +214,57 @@ class PostgresTransaction(
         return [(Cursor(*row[:6]), row["finished_at"]) for row in rows]
 
     async def record(self, moves: Sequence[Move], now: datetime) -> None:
+        slots = [each.slot for move in moves for each in move.planned]
+        if slots:
+            await self._ensure_days(slots)
+            await self._insert_staged(moves)
+            await self._insert_others(moves, now)
+        ranges = [
+            (move.cursor.tenant_id, move.cursor.job_id, each.reason, each.from_slot, each.to_slot, each.slots)
+            for move in moves
+            for each in move.ranges
+        ]
+        if ranges:
+            await self._connection.execute(_STAGING["insert_skips"], *columns(ranges, 6), now)
+
+    async def _insert_staged(self, moves: Sequence[Move]) -> None:
+        """Write the slots that wait for their instant."""
+        jobs: list[tuple[int, UUID, int, int, int, int]] = []
+        pools: dict[str, int] = {}
+        staged: list[tuple[int, datetime, datetime]] = []
+        for move in moves:
+            waiting = [each for each in move.planned if each.reason is None]
+            if waiting:
+                cursor = move.cursor
+                pool = pools.setdefault(move.pool, len(pools) + 1)
+                jobs.append(
+                    (
+                        cursor.tenant_id,
+                        cursor.job_id,
+                        cursor.revision,
+                        move.priority,
+                        move.running_limit or 0,
+                        pool,
+                    )
+                )
+                number = len(jobs)
+                staged += [(number, each.slot, each.ready_at) for each in waiting]
+        if staged:
+            tenants, ids, revisions, priorities, limits, numbers = columns(jobs, 6)
+            await self._connection.execute(
+                _STAGING["insert_staged"],
+                tenants,
+                ids,
+                revisions,
+                priorities,
+                limits,
+                list(pools),
+                numbers,
+                *columns(staged, 3),
+            )
+
+    async def _insert_others(self, moves: Sequence[Move], now: datetime) -> None:
+        """Write the slots that have a reason: skipped ones, and those that catch up."""
         rows = [
             (
                 move.cursor.tenant_id,
@@ -230,17 +281,10 @@ class PostgresTransaction(
             )
             for move in moves
             for each in move.planned
+            if each.reason is not None
         ]
         if rows:
-            await self._ensure_days([row[2] for row in rows])
             await self._connection.execute(_STAGING["insert_executions"], *columns(rows, 11))
-        ranges = [
-            (move.cursor.tenant_id, move.cursor.job_id, each.reason, each.from_slot, each.to_slot, each.slots)
-            for move in moves
-            for each in move.ranges
-        ]
-        if ranges:
-            await self._connection.execute(_STAGING["insert_skips"], *columns(ranges, 6), now)
 
     async def recall(self, tenant_id: int, key: str) -> Answer | None:
         # Two statements: the second sees what the holder of the lock committed while this one waited.
