@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from cronwell.model.execution import Result
-from cronwell.targets.driving import END, Ending, Function, drive
-from cronwell.targets.port import Outcome, Signals
+from cronwell.targets.driving import Ending, Function, drive
+from cronwell.targets.port import END, Outcome, Signals
 from cronwell.targets.registry import Context
 from tests.targets.rig import eventually, make_call, within
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from cronwell.model.execution import Result
-from cronwell.targets.driving import END
 from cronwell.targets.handler import HandlerRunner
-from cronwell.targets.port import Outcome, Signals
+from cronwell.targets.port import END, Outcome, Signals
 from cronwell.targets.registry import Context, PermanentFailure, Registry, RetryAfter
 from tests.targets.rig import LIMIT, SLOT, Traces, eventually, make_call, within
 

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronwell.model.execution import Result
-from cronwell.targets.port import Outcome, Signals
+from cronwell.targets.port import END, Outcome, Signals
 from cronwell.targets.registry import Context
 from cronwell.targets.stopping import Watch, remaining
 
 Function = Coroutine[Any, Any, Outcome]
 
-END = "the worker ends this attempt"
-"""The message of a cancellation after which nobody waits for long."""
 FORCED_SECONDS = 1.0
 """For a function to clean up once it has been cancelled by force."""
 

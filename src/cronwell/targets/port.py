@@ -18,6 +18,9 @@ from uuid import UUID
 from cronwell.model.execution import Kind, Result
 from cronwell.model.job import Target
 
+END = "the worker ends this attempt"
+"""The message with which a worker cancels the task of an attempt for good: nobody waits for it for long."""
+
 
 @dataclass(slots=True)
 class Call:

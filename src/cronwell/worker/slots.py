@@ -17,8 +17,7 @@ from cronwell.model.execution import Result, State
 from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
-from cronwell.targets.driving import END
-from cronwell.targets.port import Outcome, Signals, TargetRunner
+from cronwell.targets.port import END, Outcome, Signals, TargetRunner
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
