@@ -48,12 +48,16 @@ class Api:
 async def calling(host: str, port: int, *, apis: int = 1, connections: int) -> AsyncIterator[Api]:
     """Wait until the APIs on `port` and those after it are ready, and keep connections to them."""
     for place in range(apis):
-        if not await first_answer(host, port + place, "/readyz", READY_WITHIN):
-            raise TimeoutError(f"the API under measurement on port {port + place} did not get ready")
+        await until_ready(host, port + place)
     connector = aiohttp.TCPConnector(limit=connections)
     async with aiohttp.ClientSession(connector=connector, timeout=TIMEOUT) as session:
         shown = f"[{host}]" if ":" in host else host
         yield Api(session, [f"http://{shown}:{port + place}" for place in range(apis)])
+
+
+async def until_ready(host: str, port: int) -> None:
+    if not await first_answer(host, port, "/readyz", READY_WITHIN):
+        raise TimeoutError(f"the process under measurement on port {port} did not get ready")
 
 
 async def open_loop(act: Callable[[int], Awaitable[object]], *, rate: float, count: int) -> list[float]:
