@@ -28,7 +28,13 @@ class Api:
         self._calls = 0
 
     async def call(
-        self, method: str, path: str, *, status: int = 200, body: object = None, **query: str
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        status: int = 200,
     ) -> bytes:
         """The answer's body; raises where the status is another one: a figure of errors would say nothing."""
         async with self._session.request(method, self._next() + path, params=query, json=body) as answer:

@@ -144,7 +144,9 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             "staging microseconds per slot against jobs": [(r.jobs, r.staged.wall_us) for r in rungs],
             "scheduler memory in MB against jobs": [(r.jobs, r.staged.memory_mb) for r in rungs],
             **{
-                f"{what} p99 in milliseconds against jobs": [(r.jobs, r.answers_ms[what]["p99"]) for r in rungs]
+                f"{what} p99 in milliseconds against jobs": [
+                    (r.jobs, r.answers_ms[what]["p99"]) for r in rungs
+                ]
                 for what in rungs[0].answers_ms
             },
         },
@@ -164,13 +166,13 @@ def checks_of(rungs: Sequence[Rung]) -> list[Check]:
     cpu = large.staged.cpu_us / small.staged.cpu_us
     wall = large.staged.wall_us / small.staged.wall_us
     checks = [
-        Check("staging CPU per slot, largest to smallest", STAGING_GROWTH, cpu, "×"),
-        Check("staging time per slot, largest to smallest", STAGING_GROWTH, wall, "×"),
+        Check("staging CPU per slot, largest to smallest", STAGING_GROWTH, cpu, "x"),
+        Check("staging time per slot, largest to smallest", STAGING_GROWTH, wall, "x"),
         Check("scheduler memory", MEMORY_MB, max(rung.staged.memory_mb for rung in rungs), "MB"),
     ]
     for what, smallest in small.answers_ms.items():
         grown = growth(smallest, large.answers_ms[what], slack=SLACK_MS, names=("p50", "p99"))
-        checks.append(Check(f"{what}, largest to smallest", ANSWER_GROWTH, grown, "×"))
+        checks.append(Check(f"{what}, largest to smallest", ANSWER_GROWTH, grown, "x"))
     return checks
 
 
@@ -322,7 +324,7 @@ def pages_of(count: int) -> dict[str, dict[str, str]]:
 
 
 def _page(api: Api, query: dict[str, str]) -> Callable[[int], Awaitable[object]]:
-    return lambda _number: api.call("GET", "/v1/jobs", limit=str(PAGE), **query)
+    return lambda _number: api.call("GET", "/v1/jobs", query={"limit": str(PAGE), **query})
 
 
 async def _new_jobs(plan: Plan, database: Database, api: Api, count: int) -> dict[str, dict[str, float]]:
