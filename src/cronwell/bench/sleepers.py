@@ -118,7 +118,15 @@ async def tidy(url: str) -> None:
     try:
         await connection.execute("vacuum analyze jobs")
         await connection.execute("vacuum analyze cursors")
-        # Not everybody may; then a checkpoint comes when it comes.
+    finally:
+        await connection.close()
+    await checkpoint(url)
+
+
+async def checkpoint(url: str) -> None:
+    """Write everything to disk, where we may ask for it."""
+    connection = await asyncpg.connect(url)
+    try:
         with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
             await connection.execute("checkpoint")
     finally:

@@ -80,7 +80,7 @@ async def _measure(ground: Ground, plan: Plan, *, apis: int, progress: Progress)
     settings = dataclasses.replace(ground.settings, port=free_ports(ground.settings.host, apis))
     async with (
         ground.scratch() as (database, url),
-        fleet(settings, url, workers=0, apis=apis) as processes,
+        fleet(settings, url, schedulers=0, workers=0, apis=apis) as processes,
         calling(settings.host, settings.port, apis=apis, connections=plan.connections) as bulk,
         calling(settings.host, settings.port, apis=apis, connections=0) as single,
     ):

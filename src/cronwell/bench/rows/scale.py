@@ -34,7 +34,7 @@ from cronwell.bench.ground import Ground
 from cronwell.bench.measure import PATIENCE, until_up
 from cronwell.bench.noop import NAME
 from cronwell.bench.row import Check, Row
-from cronwell.bench.sleepers import Sleepers, Woken, bytes_of_jobs, name_of, sample, team_of, tidy
+from cronwell.bench.sleepers import Sleepers, Woken, bytes_of_jobs, checkpoint, name_of, sample, team_of, tidy
 from cronwell.bench.web import Api, calling, growth, in_ms, open_loop, until_ready
 from cronwell.config import Settings
 from cronwell.control.paging import write_cursor
@@ -198,14 +198,21 @@ async def _staging(ground: Ground, plan: Plan, database: Database, url: str, cou
     second = timedelta(seconds=1)
     async with fleet(settings, url, workers=0) as processes:
         await _until_holding(settings)
-        lead = timedelta(seconds=plan.idle_seconds + 4 + len(chosen) / 5000)
-        now: datetime = await database.fetchval("select now()")
-        woken = Woken((now + look_ahead + lead).replace(microsecond=0) + second, plan.rate, plan.seconds)
         await database.execute("alter table cursors set (autovacuum_enabled = off)")
-        await woken.wake(database, chosen)
-        await tidy(url)
+        lead = timedelta(seconds=2 + len(chosen) / 2000)
+        idle = timedelta(seconds=plan.idle_seconds)
+        while True:
+            now: datetime = await database.fetchval("select now()")
+            start = (now + lead + idle + look_ahead).replace(microsecond=0) + second
+            woken = Woken(start, plan.rate, plan.seconds)
+            await woken.wake(database, chosen)
+            await checkpoint(url)
+            begin = woken.start - look_ahead - second
+            if await database.fetchval("select now()") + idle <= begin:
+                break
+            # It took longer than was thought: once more, with more time.
+            lead *= 2
         # From here to `begin` nothing comes within the look-ahead.
-        begin = woken.start - look_ahead - second
         idle_from = await _read(ground, database, processes, settings)
         await _sleep_until(database, begin)
         before = await _read(ground, database, processes, settings)
