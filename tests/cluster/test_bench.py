@@ -32,3 +32,32 @@ def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: 
     late = lateness["detail"]["lateness_ms"]
     assert 0 <= late["p50"] <= late["p99"] <= late["p99.9"] <= late["max"]
     assert {check["what"] for check in lateness["checks"]} == {"p50", "p99", "max"}
+
+
+def test_rows_that_call_the_api_measure_it_over_http(server: str, tmp_path: Path) -> None:
+    report = tmp_path / "bench.json"
+    with cluster(CRONWELL_DATABASE_URL=server) as processes:
+        process = processes.start(
+            "bench", "scale", "create", "--quick", "--limit-executions=400", "--workers=1", f"--output={report}",
+        )  # fmt: skip
+        assert process.popen.wait(timeout=280) == 0, process.output
+    rows = json.loads(report.read_text())["rows"]
+    rungs = rows["scale"]["detail"]["rungs"]
+    assert [rung["jobs"] for rung in rungs] == [1000, 5000]
+    for rung in rungs:
+        assert rung["staged"]["gross_cpu_us"]["scheduler"] > 0
+        assert rung["staged"]["wall_us"] > 0
+        assert rung["staged"]["memory_mb"] > 10
+        assert rung["bytes_per_job"] > 100
+        assert all(0 < each["p50"] <= each["p99"] for each in rung["answers_ms"].values())
+    assert [
+        jobs for jobs, _ in rows["scale"]["series"]["staging CPU microseconds per slot against jobs"]
+    ] == [
+        1000,
+        5000,
+    ]
+    found = rows["create"]["detail"]
+    for figures in (found["one_api"], found["two_apis"]):
+        assert figures["bulk_per_second"] > 0
+        assert 0 < figures["single_ms"]["p50"] <= figures["single_ms"]["p99"]
+        assert figures["bulk_cost_per_1000_jobs"]["cpu_seconds"]["api"] > 0

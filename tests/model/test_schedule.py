@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cronwell import durations, errors
 from cronwell.model import schedule as schedules
 from cronwell.model.instants import HORIZON
-from cronwell.model.schedule import Schedule, effective_at, load, next_slot, slots
+from cronwell.model.schedule import Schedule, effective_at, first_after, load, next_slot, slots
 from tests.model import expressions
 
 NOW = datetime(2027, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -40,8 +40,9 @@ def parse(
     timezone: str | None = None,
     window: str | None = None,
     now: datetime = NOW,
+    seed: str = "",
 ) -> Schedule:
-    return schedules.parse(raw, timezone=timezone, window=window, now=now)
+    return schedules.parse(raw, timezone=timezone, window=window, now=now, seed=seed)
 
 
 def at(text: str) -> datetime:
@@ -270,6 +271,24 @@ def test_a_herd_shares_one_text_and_one_computation() -> None:
     for _ in range(1000):
         next_slot(text, NOW)
     assert next_slot.cache_info().misses == 1
+
+
+@given(parsed(), moments, st.lists(st.integers(-200_000, 200_000), max_size=5))
+@settings(max_examples=100, deadline=None)
+def test_a_slot_that_is_remembered_is_the_one_that_would_be_found(
+    schedule: Schedule, t: datetime, steps: list[int]
+) -> None:
+    for step in (0, *steps):
+        then = t + timedelta(seconds=step)
+        assert first_after(schedule, then) == schedule.next_after(then)
+
+
+def test_a_cron_text_is_read_once_unless_it_depends_on_who_has_it() -> None:
+    assert parse("7 3 * * *") is parse("7 3 * * *")
+    assert parse("7 3 * * *", timezone="Asia/Tokyo") != parse("7 3 * * *")
+    assert parse("H H * * *", seed="a") != parse("H H * * *", seed="b")
+    assert parse("in 5m", now=NOW) != parse("in 5m", now=NOW + timedelta(minutes=1))
+    assert parse("every 5m", now=NOW) != parse("every 5m", now=NOW + timedelta(minutes=1))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"cron":5}', '{"at":"x","timezone":"UTC"}', '{"cron":"0 3 * * *","timezone":"Gone/Zone"}'])  # fmt: skip

@@ -35,5 +35,13 @@ def install(patch: pytest.MonkeyPatch, release: str, **rules: str) -> None:
 
 def forget() -> None:
     """Drop every compiled schedule, as they hold on to their zones."""
-    for cached in (schedule.load, schedule.next_slot, schedule._span, schedule._endless, planning.load_plan):
+    for cached in (
+        schedule.load,
+        schedule.next_slot,
+        schedule._parse_cron,
+        schedule._span,
+        schedule._endless,
+        planning.load_plan,
+    ):
         cached.cache_clear()
+    schedule._gaps.clear()

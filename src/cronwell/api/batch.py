@@ -234,17 +234,15 @@ class Spill:
 
 
 def _told(index: int, result: Created) -> bytes:
-    if result.job is None:
-        assert result.error is not None
+    if result.error is not None:
         return _line(index, problem=problems.told(result.error))
-    job = result.job
     return orjson.dumps(
         {
             "index": index,
             "status": "created",
-            "id": str(job.id),
-            "name": job.name,
-            "next_fire_at": None if job.next_fire_at is None else write_time(job.next_fire_at),
+            "id": str(result.job_id),
+            "name": result.name,
+            "next_fire_at": None if result.next_fire_at is None else write_time(result.next_fire_at),
         },
         option=orjson.OPT_APPEND_NEWLINE,
     )

@@ -11,6 +11,8 @@ from typing import Any
 from cronwell.runtime.postgres import Database
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+TICK = 1 / _TICKS
+"""Seconds: the meters of processor time go by no less."""
 _WRITTEN = """
 select
     (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint as wal,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -68,6 +69,23 @@ async def scratch(server_url: str) -> AsyncIterator[tuple[Database, str]]:
         await admin.close()
 
 
+def free_ports(host: str, count: int = 1) -> int:
+    """The first of so many ports in a row that nobody listens on."""
+    while True:
+        first = _free(host, 0)
+        with contextlib.suppress(OSError, OverflowError):
+            for place in range(1, count):
+                _free(host, first + place)
+            return first
+
+
+def _free(host: str, port: int) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, port))
+        found: int = probe.getsockname()[1]
+        return found
+
+
 class Fleet:
     """Processes of the roles, kept running."""
 
@@ -87,7 +105,10 @@ class Fleet:
 async def fleet(
     settings: Settings, url: str, *, schedulers: int = 1, workers: int, apis: int = 0
 ) -> AsyncIterator[Fleet]:
-    """Start processes of the roles and stop them at the end. An API listens on the port of the settings."""
+    """Start processes of the roles and stop them at the end.
+
+    An API listens on the port of the settings, and each further one on the port after that: see `free_ports`.
+    """
     settings = dataclasses.replace(
         settings,
         database=dataclasses.replace(settings.database, url=url),
@@ -95,16 +116,18 @@ async def fleet(
         worker=dataclasses.replace(settings.worker, imports=("cronwell.bench.noop",)),
     )
     environ = {**os.environ, **config.as_environ(settings)}
-    roles = ["api"] * apis + ["scheduler"] * schedulers + ["worker"] * workers
+    ports = [{config.env_name("port"): str(settings.port + place)} for place in range(apis)]
+    roles = [("api", {**environ, **port}) for port in ports]
+    roles += [("scheduler", environ)] * schedulers + [("worker", environ)] * workers
     children = [
         Child(
             role,
             [sys.executable, "-m", "cronwell", role],
-            environ,
+            given,
             on_death=telemetry.child_died,
             stop_deadline=timedelta(seconds=30),
         )
-        for role in roles
+        for role, given in roles
     ]
     running = [asyncio.create_task(child.run(), name=child.name) for child in children]
     try:

@@ -1,10 +1,16 @@
-"""Filling a database with jobs to measure: by COPY, past the API, in the form that the API would have written."""
+"""Filling a database with jobs to measure: by COPY, past the API, in the form that the API would have written.
+
+Ten million of them must be quick to write and cost no memory. So a schedule is judged once, in a `Mould`, and each job
+is that mould with its own name, tags and moment filled in as text. At any time only one chunk of jobs is in memory.
+"""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -12,11 +18,13 @@ import orjson
 from cronwell.bench.noop import NAME
 from cronwell.config import Settings
 from cronwell.control.definitions import judge
+from cronwell.model import instants, zones
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.shards import shard_of
 from cronwell.runtime.postgres import Database
 
 CHUNK = 50_000
+TENANT = 1
 JOB_COLUMNS = (
     "tenant_id",
     "id",
@@ -29,8 +37,19 @@ JOB_COLUMNS = (
     "spec",
     "created_at",
     "updated_at",
+    "defined_at",
 )
-CURSOR_COLUMNS = ("tenant_id", "job_id", "shard", "is_held", "revision", "next_slot", "plan")
+CURSOR_COLUMNS = ("tenant_id", "job_id", "shard", "is_held", "revision", "next_slot", "plan", "tzdata")
+
+# What a mould has where each job has its own: texts that nothing else in a definition is like.
+_NAME = "bench-mould"
+_TAGS = {"bench-mould": "tags"}
+_TAGS_TEXT = orjson.dumps(_TAGS).decode()
+MOMENT = datetime(2100, 12, 31, 23, 59, 59, 999_999, UTC)
+"""Stands in a mould's schedule for a moment that each job has of its own."""
+_MOMENT_TEXT = instants.write(MOMENT)
+
+_DEFAULTS = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,54 +63,119 @@ class Load:
     overlap: str = "allow"
 
 
+@dataclass(frozen=True, slots=True)
+class Mould:
+    """Jobs that are alike in all but name, tags and moment."""
+
+    spec: str
+    plan: str
+    pool: str
+    target_kind: str
+    first: datetime
+    """The first slot after the time that it was judged at."""
+
+    @classmethod
+    def of(cls, schedule: object, *, now: datetime, **fields: object) -> Mould:
+        """Judge a definition with this schedule; `fields` are further ones of it."""
+        raw: Mapping[str, Any] = {
+            "name": _NAME,
+            "schedule": schedule,
+            "target": {"handler": {"name": NAME}},
+            "tags": _TAGS,
+            **fields,
+        }
+        definition = judge(raw, now=now, settings=_DEFAULTS)
+        assert definition.plan is not None
+        first = definition.plan.schedule.next_after(now)
+        assert first is not None
+        spec = definition.spec
+        return cls(definition.text, definition.plan.canonical(), spec.pool, spec.target.kind, first)
+
+    def spec_of(self, entry: Entry) -> str:
+        """A job's definition, as the API keeps it."""
+        return _at(self.spec, entry.first).replace(_NAME, entry.name, 1).replace(_TAGS_TEXT, entry.tags, 1)
+
+    def plan_of(self, entry: Entry) -> str:
+        return _at(self.plan, entry.first)
+
+
+class Entry(NamedTuple):
+    """One job to register. A tuple, because there are millions."""
+
+    mould: Mould
+    name: str
+    first: datetime
+    """Its first slot, which is also its moment where the mould has one."""
+    tags: str = "{}"
+    """As JSON text."""
+
+
 async def register(database: Database, load: Load) -> None:
-    """Write the jobs and their cursors."""
-    numbers = range(load.count)
-    for start in range(0, load.count, CHUNK):
-        chunk = [_job(load, number) for number in numbers[start : start + CHUNK]]
-        async with database.transaction() as connection:
-            await connection.execute("set local statement_timeout = 0")
-            await connection.copy_records_to_table(
-                "jobs", records=[job for job, _ in chunk], columns=JOB_COLUMNS, timeout=600
-            )
-            await connection.copy_records_to_table(
-                "cursors", records=[cursor for _, cursor in chunk], columns=CURSOR_COLUMNS, timeout=600
-            )
+    """Write the jobs of a load and their cursors."""
+    moment = instants.write(MOMENT)
+    schedule: object = {"at": moment}
+    if load.every is not None:
+        schedule = {"every": f"{load.every // timedelta(milliseconds=1)}ms", "anchor": moment}
+    mould = Mould.of(schedule, now=load.first - timedelta(days=1), overlap=load.overlap)
+
+    def entry(number: int) -> Entry:
+        first = load.first + load.spread * number / max(load.count, 1)
+        return Entry(mould, f"bench-{number}", first)
+
+    await copy_jobs(database, range(load.count), entry)
     await database.execute("analyze jobs")
     await database.execute("analyze cursors")
 
 
-def _job(load: Load, number: int) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    first = load.first + load.spread * number / max(load.count, 1)
-    if load.every is None:
-        schedule: object = {"at": first.isoformat()}
-    else:
-        schedule = {"every": f"{load.every // timedelta(milliseconds=1)}ms", "anchor": first.isoformat()}
-    raw = {
-        "name": f"bench-{number}",
-        "schedule": schedule,
-        "target": {"handler": {"name": NAME}},
-        "overlap": load.overlap,
-    }
-    definition = judge(raw, now=load.first - timedelta(days=1), settings=_DEFAULTS)
-    assert definition.plan is not None
-    now = datetime.now(UTC)
-    job_id: UUID = new_job_id(now, secrets.randbits(RANDOM_BITS))
-    plan = definition.plan.canonical()
-    job = (
-        1,
-        job_id,
-        raw["name"],
-        "active",
-        1,
-        "default",
-        "handler",
-        "{}",
-        orjson.dumps(raw).decode(),
-        now,
-        now,
-    )
-    return job, (1, job_id, shard_of(job_id), False, 1, first, plan)
+async def copy_jobs(
+    database: Database,
+    numbers: range,
+    entry: Callable[[int], Entry],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Write one job, with its cursor, for each number."""
+    for start in range(0, len(numbers), CHUNK):
+        now = datetime.now(UTC)
+        chunk = [
+            (new_job_id(now, secrets.randbits(RANDOM_BITS)), entry(number))
+            for number in numbers[start : start + CHUNK]
+        ]
+        async with database.transaction() as connection:
+            await connection.execute("set local statement_timeout = 0")
+            await connection.copy_records_to_table(
+                "jobs", records=_job_records(chunk, now), columns=JOB_COLUMNS, timeout=600
+            )
+            await connection.copy_records_to_table(
+                "cursors", records=_cursor_records(chunk), columns=CURSOR_COLUMNS, timeout=600
+            )
+        progress(start + len(chunk), len(numbers))
 
 
-_DEFAULTS = Settings()
+def _job_records(chunk: Iterable[tuple[UUID, Entry]], now: datetime) -> Iterable[tuple[object, ...]]:
+    for job_id, entry in chunk:
+        mould = entry.mould
+        yield (
+            TENANT,
+            job_id,
+            entry.name,
+            "active",
+            1,
+            mould.pool,
+            mould.target_kind,
+            entry.tags,
+            mould.spec_of(entry),
+            now,
+            now,
+            now,
+        )
+
+
+def _cursor_records(chunk: Iterable[tuple[UUID, Entry]]) -> Iterable[tuple[object, ...]]:
+    tzdata = zones.version()
+    for job_id, entry in chunk:
+        plan = entry.mould.plan_of(entry)
+        yield TENANT, job_id, shard_of(job_id), False, 1, entry.first, plan, tzdata
+
+
+def _at(text: str, moment: datetime) -> str:
+    return text.replace(_MOMENT_TEXT, instants.write(moment)) if _MOMENT_TEXT in text else text

@@ -8,6 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from cronwell.control.definitions import Definition
+from cronwell.model.planning import Plan
+from cronwell.model.schedule import effective_at
 from cronwell.store.port import Job, Move, NewJob
 
 
@@ -51,6 +53,14 @@ def new_job(tenant_id: int, job_id: UUID, definition: Definition, move: Move | N
         awaits=move is not None and move.awaits,
         held_until=None if move is None else move.held_until(now),
     )
+
+
+def first_fire_at(job: NewJob, plan: Plan | None, move: Move | None) -> datetime | None:
+    """When a job that was just added fires next, as `prospects.next_fire_at` would tell once it is read."""
+    times = [] if move is None else [each.ready_at for each in move.planned]
+    if plan is not None and job.next_slot is not None and not job.awaits:
+        times.append(effective_at(plan.schedule, job.id, job.next_slot))
+    return min(times, default=None)
 
 
 def as_stored(job: NewJob, move: Move | None, now: datetime) -> Job:

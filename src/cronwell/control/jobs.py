@@ -19,7 +19,7 @@ from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
 from cronwell.control.calendars import Calendars, Known
 from cronwell.control.definitions import Definition, Kept, judge, remark
-from cronwell.control.drafts import as_stored, merge, new_job, priority_of, read_id
+from cronwell.control.drafts import as_stored, first_fire_at, merge, new_job, priority_of, read_id
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.overriding import begin, begin_again
 from cronwell.control.paging import read_cursor, write_cursor
@@ -31,7 +31,7 @@ from cronwell.control.scheduling import (
     unstage,
     wait_until_started,
 )
-from cronwell.control.views import JobDetail, JobView, Page, Remarks, job_detail, job_view
+from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule
@@ -54,9 +54,11 @@ BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """How one job of a batch fared."""
+    """How one job of a batch fared: it is there, or there is an error."""
 
-    job: JobView | None = None
+    job_id: UUID | None = None
+    name: str = ""
+    next_fire_at: datetime | None = None
     error: errors.UserError | None = None
 
 
@@ -80,11 +82,13 @@ class Jobs:
             now = self._clock.now()
             definition = judge(raw, now=now, settings=self._settings, calendars=known.calendars)
             remarks = remark(definition, workers, now=now)
-            [created] = await self._insert(transaction, tenant_id, [definition], known, now, remarks)
+            [created] = await self._insert(transaction, tenant_id, [definition], known, now)
             if isinstance(created, errors.UserError):
                 raise created
-            made.append(created)
-            return 201, created[0]
+            job, move = created
+            view = job_view(as_stored(job, move, now), remarks)
+            made.append((view, move))
+            return 201, view
 
         answered = await once(self._store, self._clock, tenant_id, key, act)
         for view, move in made:
@@ -109,14 +113,16 @@ class Jobs:
             chunk = good[start : start + BATCH]
             async with self._store.transaction() as transaction:
                 definitions = [definition for _, definition in chunk]
-                made = await self._insert(transaction, tenant_id, definitions, known, self._clock.now())
+                now = self._clock.now()
+                made = await self._insert(transaction, tenant_id, definitions, known, now)
             moves: list[Move | None] = []
-            for (place, _), created in zip(chunk, made, strict=True):
+            for (place, definition), created in zip(chunk, made, strict=True):
                 if isinstance(created, errors.UserError):
                     results[place] = Created(error=created)
                 else:
-                    results[place] = Created(job=created[0])
-                    moves.append(created[1])
+                    job, move = created
+                    results[place] = Created(job.id, job.name, first_fire_at(job, definition.plan, move))
+                    moves.append(move)
             await self._announce(moves)
         return [result for result in results if result is not None]
 
@@ -253,8 +259,7 @@ class Jobs:
         definitions: Sequence[Definition],
         known: Known,
         now: datetime,
-        remarks: Remarks | None = None,
-    ) -> list[tuple[JobView, Move | None] | errors.UserError]:
+    ) -> list[tuple[NewJob, Move | None] | errors.UserError]:
         prepared: list[tuple[NewJob, Move | None]] = []
         for place, definition in enumerate(definitions):
             await _give_way(place)
@@ -281,20 +286,15 @@ class Jobs:
             },
             known,
         )
-        results: list[tuple[JobView, Move | None] | errors.UserError] = []
-        for place, (job, move) in enumerate(prepared):
-            await _give_way(place)
-            if job.id in added:
-                shown = job_view(as_stored(job, move, now), remarks)
-                results.append((shown, move))
-            else:
-                results.append(
-                    errors.NameTaken(
-                        f"another job is named {job.name!r}; change that one with "
-                        f"PUT /v1/jobs/name:{quote(job.name, safe='')}"
-                    )
-                )
-        return results
+        return [
+            (job, move)
+            if job.id in added
+            else errors.NameTaken(
+                f"another job is named {job.name!r}; change that one with "
+                f"PUT /v1/jobs/name:{quote(job.name, safe='')}"
+            )
+            for job, move in prepared
+        ]
 
     async def _note_uses(
         self, transaction: Transaction, tenant_id: int, schedules: Mapping[UUID, Schedule], known: Known

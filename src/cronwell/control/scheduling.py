@@ -19,6 +19,7 @@ from cronwell.config import SchedulerSettings
 from cronwell.control.pacing import Pace
 from cronwell.model.execution import State
 from cronwell.model.planning import Plan, SkippedRange, load_plan, plan_slots
+from cronwell.model.schedule import first_after
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Cursor, Job, Move, Touched, Transaction
 
@@ -35,12 +36,13 @@ def first_move(
 ) -> Move:
     """What to stage at once for a job that begins now, wherever its cursor stands."""
     plan = load_plan(cursor.plan)
-    first = plan.schedule.next_after(now)
+    first = first_after(plan.schedule, now)
     if first is None:
         return standstill(cursor, plan)
-    return move_from(
-        dataclasses.replace(cursor, next_slot=first), now=now, settings=settings, left_out=left_out
+    start = Cursor(
+        cursor.tenant_id, cursor.job_id, cursor.revision, first, cursor.plan, cursor.runs_left, cursor.tzdata
     )
+    return move_from(start, now=now, settings=settings, left_out=left_out)
 
 
 def move_from(

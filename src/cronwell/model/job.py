@@ -8,7 +8,7 @@ zone or a cron expression is judged in `model.schedule`, what needs the database
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
 PAYLOAD_DEPTH = 32
+_NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f]")
 DURATION_EXAMPLES = ["30s", "1h30m", "PT15M"]
 RESERVED_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "idempotency-key", "traceparent"}
@@ -88,7 +89,7 @@ class HttpTarget(Part):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
-        if any(ch.isspace() or ord(ch) < 0x20 or ord(ch) == 0x7F for ch in url):
+        if _NOT_IN_URL.search(url):
             raise ValueError("a URL has no spaces or control characters; percent-encode them")
         try:
             parts = urlsplit(url)
@@ -290,23 +291,21 @@ class JobSpec(Part):
 
 def check_json(value: object) -> None:
     """Refuse JSON that is too deep, not finite, or that PostgreSQL cannot keep."""
-    for depth, item in _walk(value):
-        if depth > PAYLOAD_DEPTH:
-            raise ValueError(f"nested deeper than {PAYLOAD_DEPTH} levels")
-        if isinstance(item, float) and not math.isfinite(item):
-            raise ValueError("numbers must be finite: NaN and Infinity are not JSON")
-        if isinstance(item, str) and "\0" in item:
-            raise ValueError("text cannot carry the null character \\u0000")
-
-
-def _walk(value: object) -> Iterator[tuple[int, object]]:
-    stack: list[tuple[int, object]] = [(0, value)]
-    while stack:
-        depth, item = stack.pop()
-        yield depth, item
-        if depth > PAYLOAD_DEPTH:
-            continue
-        if isinstance(item, dict):
-            stack.extend((depth + 1, part) for pair in item.items() for part in pair)
-        elif isinstance(item, list):
-            stack.extend((depth + 1, part) for part in item)
+    level: list[object] = [value]
+    for _ in range(PAYLOAD_DEPTH + 1):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, str):
+                if "\0" in item:
+                    raise ValueError("text cannot carry the null character \\u0000")
+            elif isinstance(item, dict):
+                below += item
+                below += item.values()
+            elif isinstance(item, list):
+                below += item
+            elif isinstance(item, float) and not math.isfinite(item):
+                raise ValueError("numbers must be finite: NaN and Infinity are not JSON")
+        if not below:
+            return
+        level = below
+    raise ValueError(f"nested deeper than {PAYLOAD_DEPTH} levels")

@@ -58,20 +58,15 @@ class Plan:
 
     def canonical(self) -> str:
         """A short stable text from which `load_plan` makes the same plan. Defaults are left out."""
-        parts: dict[str, Any] = {"schedule": json.loads(self.schedule.canonical())}
-        if self.pool != "default":
-            parts["pool"] = self.pool
-        if self.priority != 1:
-            parts["priority"] = self.priority
-        if self.running_limit != 1:
-            parts["limit"] = self.running_limit
-        if self.catch_up != "last":
-            parts["catch_up"] = self.catch_up
-        if self.catch_up_window is not None:
-            parts["window"] = self.catch_up_window // timedelta(microseconds=1)
-        if self.catch_up_limit != 100:
-            parts["catch_up_limit"] = self.catch_up_limit
-        return json.dumps(parts, separators=(",", ":"), sort_keys=True)
+        return _canonical(
+            self.schedule.canonical(),
+            self.pool,
+            self.priority,
+            self.running_limit,
+            self.catch_up,
+            self.catch_up_window,
+            self.catch_up_limit,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +121,32 @@ def plan_of(spec: JobSpec, schedule: Schedule) -> Plan:
         catch_up_window=spec.catch_up_window,
         catch_up_limit=spec.catch_up_limit,
     )
+
+
+@lru_cache(maxsize=16_384)
+def _canonical(
+    schedule: str,
+    pool: str,
+    priority: int,
+    running_limit: int | None,
+    catch_up: CatchUp,
+    catch_up_window: timedelta | None,
+    catch_up_limit: int,
+) -> str:
+    parts: dict[str, Any] = {"schedule": json.loads(schedule)}
+    if pool != "default":
+        parts["pool"] = pool
+    if priority != 1:
+        parts["priority"] = priority
+    if running_limit != 1:
+        parts["limit"] = running_limit
+    if catch_up != "last":
+        parts["catch_up"] = catch_up
+    if catch_up_window is not None:
+        parts["window"] = catch_up_window // timedelta(microseconds=1)
+    if catch_up_limit != 100:
+        parts["catch_up_limit"] = catch_up_limit
+    return json.dumps(parts, separators=(",", ":"), sort_keys=True)
 
 
 @lru_cache(maxsize=65_536)

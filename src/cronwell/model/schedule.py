@@ -15,12 +15,13 @@ from itertools import islice, takewhile
 from uuid import UUID
 
 from cronwell import errors
-from cronwell.model import instants, kinds, reading, stored, zones
+from cronwell.model import cron, instants, kinds, reading, stored, zones
 from cronwell.model import window as windows
 from cronwell.model.calendars import Calendar
 from cronwell.model.filters import Filter
 from cronwell.model.instants import EARLIEST, HORIZON
 from cronwell.model.kinds import CronTimes, FixedDelay, Instants, Kind, RuleTimes
+from cronwell.model.specs import shorthand
 from cronwell.model.walk import walk
 from cronwell.model.window import Window
 
@@ -29,6 +30,11 @@ DENSEST_SHIFTED = 48
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
+
+_NO_GAP = (HORIZON, HORIZON)
+_MOST_GAPS = 16_384
+_gaps: dict[str, tuple[datetime, datetime]] = {}
+"""By canonical text: a time that was asked for, and the first slot after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,32 @@ def parse(
     that may be named. `in`, and `every` without an anchor, are resolved against `now`: to keep their slots, store the
     canonical text and do not parse the same words again later.
     """
-    draft = reading.read(raw, timezone=timezone, window=window, now=now, seed=seed, calendars=calendars or {})
+    schedule, path = (_parse_cron(raw, timezone, window) if isinstance(raw, str) else None) or _drawn(
+        reading.read(raw, timezone=timezone, window=window, now=now, seed=seed, calendars=calendars or {})
+    )
+    first = first_after(schedule, now)
+    if first is None:
+        limit = schedule.end or HORIZON
+        since = max(now, schedule.start or now)
+        span = f"no slot after {instants.write(since)} and up to {instants.write(limit)}"
+        if replace(schedule, filter=None).next_after(now) is not None:
+            raise errors.Invalid.field(path, f"it never fires: its calendars leave it {span}")
+        raise errors.Invalid.field(path, f"it never fires: it has {span}")
+    if schedule.filter is not None and schedule.filter.shift is not None:
+        _check_density(schedule, first)
+    return schedule
+
+
+@lru_cache(maxsize=16_384)
+def _parse_cron(text: str, timezone: str | None, window: str | None) -> tuple[Schedule, str] | None:
+    """Read an expression that means the same whoever has it and whenever, once for all who have it; None for others."""
+    if "cron" not in shorthand(text, "") or cron.has_hash(text):
+        return None
+    return _drawn(reading.read(text, timezone=timezone, window=window, now=EARLIEST, seed="", calendars={}))
+
+
+def _drawn(draft: reading.Draft) -> tuple[Schedule, str]:
+    """The schedule of a draft, and the field that says when it fires."""
     schedule = Schedule(
         kinds=draft.kinds,
         timezone=draft.timezone,
@@ -130,17 +161,7 @@ def parse(
         filter=draft.filter,
         max_runs=draft.max_runs,
     )
-    first = schedule.next_after(now)
-    if first is None:
-        limit = schedule.end or HORIZON
-        since = max(now, schedule.start or now)
-        span = f"no slot after {instants.write(since)} and up to {instants.write(limit)}"
-        if replace(schedule, filter=None).next_after(now) is not None:
-            raise errors.Invalid.field(draft.path, f"it never fires: its calendars leave it {span}")
-        raise errors.Invalid.field(draft.path, f"it never fires: it has {span}")
-    if schedule.filter is not None and schedule.filter.shift is not None:
-        _check_density(schedule, first)
-    return schedule
+    return schedule, draft.path
 
 
 def _check_density(schedule: Schedule, first: datetime) -> None:
@@ -168,6 +189,20 @@ def load(text: str) -> Schedule:
 def next_slot(text: str, t: datetime) -> datetime | None:
     """Return `load(text).next_after(t)`; a herd that shares the text and the time computes it once."""
     return load(text).next_after(t)
+
+
+def first_after(schedule: Schedule, t: datetime) -> datetime | None:
+    """Return `schedule.next_after(t)`; asked again from the same gap between two slots, by any time, it is known."""
+    text = schedule.canonical()
+    since, slot = _gaps.get(text, _NO_GAP)
+    if since <= t < slot:
+        return slot
+    found = schedule.next_after(t)
+    if found is not None:
+        if len(_gaps) >= _MOST_GAPS:
+            _gaps.clear()
+        _gaps[text] = (t, found)
+    return found
 
 
 def slots(schedule: Schedule, after: datetime, until: datetime | None, limit: int) -> list[datetime]:

@@ -19,6 +19,8 @@ ROWS: Mapping[str, str] = {
     "drain": "executions that are all due at once, as fast as they go",
     "steady": "a steady rate of executions that do nothing, end to end",
     "lateness": "how late attempts start at a moderate rate",
+    "scale": "what more registered jobs cost: staging, memory, reads, lists, new jobs",
+    "create": "jobs created over HTTP, many at once and one by one",
 }
 """Each row's name and what it measures, in the order of the table."""
 

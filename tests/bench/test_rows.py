@@ -1,0 +1,133 @@
+"""The pure parts of the rows: open-loop timing, ladders, growth, and what is made of meters."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import pytest
+
+from cronwell.bench.cost import Reading
+from cronwell.bench.fleet import free_ports
+from cronwell.bench.rows import create, scale
+from cronwell.bench.rows.scale import Meters, Plan, Rung, Staged
+from cronwell.bench.web import growth, in_ms, open_loop
+from cronwell.config import Settings
+from cronwell.control.definitions import judge
+from cronwell.control.paging import read_cursor
+from tests.bench.test_load import NOON
+
+QUANTILES = ("p50", "p99")
+
+
+async def test_time_is_counted_from_when_a_call_was_to_begin() -> None:
+    async def act(number: int) -> None:
+        if number == 0:
+            # The whole loop stands still, so that the others cannot even be sent in time.
+            until = time.perf_counter() + 0.2
+            while time.perf_counter() < until:
+                pass
+
+    took = await open_loop(act, rate=1000, count=10)
+    assert took[0] >= 0.2
+    assert min(took) >= 0.19
+    assert took[9] < took[0]
+
+
+async def test_a_slow_call_does_not_hold_up_those_after_it() -> None:
+    released = asyncio.Event()
+    begun: list[int] = []
+
+    async def act(number: int) -> None:
+        begun.append(number)
+        if number == 0:
+            await released.wait()
+        elif number == 4:
+            released.set()
+
+    async with asyncio.timeout(10):
+        took = await open_loop(act, rate=1000, count=5)
+    assert begun == [0, 1, 2, 3, 4]
+    assert took[0] >= 0.004
+
+
+def test_quantiles_are_those_of_values_that_were_measured() -> None:
+    assert in_ms([0.001 * n for n in range(200, 0, -1)]) == {"p50": 100.0, "p99": 198.0, "max": 200.0}
+    assert in_ms([0.5]) == {"p50": 500.0, "p99": 500.0, "max": 500.0}
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "grown"),
+    [((1.0, 10.0), (2.9, 11.9), 1.0), ((1.0, 10.0), (3.5, 11.0), 3.5), ((4.0, 10.0), (8.0, 30.0), 3.0)],
+)
+def test_growth_is_that_of_the_worst_figure_and_small_differences_are_none(
+    small: tuple[float, float], large: tuple[float, float], grown: float
+) -> None:
+    before, after = (dict(zip(QUANTILES, each, strict=True)) for each in (small, large))
+    assert growth(before, after, slack=2.0, names=QUANTILES) == grown
+
+
+def test_a_ladder_goes_from_the_smallest_to_the_largest() -> None:
+    assert scale.ladder(Plan()) == [100_000, 1_000_000, 10_000_000]
+    assert scale.ladder(scale.QUICK) == [1000, 5000]
+    assert scale.ladder(Plan(smallest=10, largest=50, step=3)) == [10, 30, 50]
+
+
+def test_staging_costs_what_was_spent_beyond_what_idling_costs() -> None:
+    def at(seconds: float, cpu: float, staged: float, slots: float) -> Meters:
+        reading = Reading({"scheduler": cpu, "postgresql": 2 * cpu}, round(1000 * slots), 0)
+        return Meters(seconds, reading, staged, slots)
+
+    idle_from, before, after = at(0, 0, 0, 0), at(10, 0.1, 0, 0), at(20, 1.2, 0.5, 10_000)
+    found = scale.staged_of(idle_from, before, after, 50_000_000)
+    assert found.gross_cpu_us == {"scheduler": pytest.approx(110), "postgresql": pytest.approx(220)}
+    assert found.idle_cpu == pytest.approx(0.03)
+    assert found.cpu_us == pytest.approx(300)
+    assert found.wall_us == pytest.approx(50)
+    assert (found.wal_bytes, found.memory_mb) == (1000, 50)
+    # Nothing that the meters can tell is not nothing.
+    assert scale.staged_of(before, after, after, 0).cpu_us > 0
+
+
+def test_the_largest_rung_is_judged_by_the_smallest() -> None:
+    def rung(jobs: int, cost: float, memory: float, p99: float) -> Rung:
+        staged = Staged(cost, {}, cost, 0, 0, memory)
+        return Rung(jobs, 0, 0, staged, {"create": {"p50": 1.0, "p99": p99}})
+
+    checks = scale.checks_of([rung(10, 100, 290, 10), rung(100, 500, 310, 80), rung(1000, 120, 100, 14)])
+    assert [(round(check.measured, 3), check.is_met) for check in checks] == [
+        (1.2, True),
+        (1.2, True),
+        (310, False),
+        (1.4, True),
+    ]
+
+
+def test_one_metric_is_found_among_others() -> None:
+    text = '# HELP a\na_total{verdict="staged"} 12.0\na_total{verdict="skipped"} 3.0\na 1e-05\n'
+    assert scale.metric(text, 'a_total{verdict="staged"}') == 12
+    assert scale.metric(text, "a") == 1e-05
+    assert scale.metric(text, "total") == 0
+
+
+def test_deep_pages_begin_in_the_middle_of_all_names() -> None:
+    pages = scale.pages_of(1000)
+    assert (read_cursor(pages["deep page"]["cursor"], 2) or [""])[0] == "bench-00000500"
+    assert "cursor" not in pages["first page"]
+    assert pages["first page of a team"]["tag"] == pages["deep page of a team"]["tag"] == "team:team-0"
+
+
+def test_jobs_of_a_batch_are_all_good_and_differ_in_name() -> None:
+    lines = list(create.lines_of("x", range(1440)))
+    assert len(set(lines)) == 1440
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
+    first = judge(create.job_of("x", 61), now=NOON, settings=Settings())
+    assert first.raw["schedule"] == "1 1 * * *"
+
+
+def test_ports_in_a_row_are_free() -> None:
+    first = free_ports("127.0.0.1", 3)
+    for port in range(first, first + 3):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
