@@ -103,3 +103,16 @@ async def test_woken_jobs_are_due_in_their_second_and_fire_daily(house: House) -
     assert {row["schedule"] for row in rows} == {"59 5 12 * * *", "0 6 12 * * *"}
     assert all(row["schedule"] in row["plan"] and row["revision"] == 2 for row in rows)
     assert dataclasses.replace(woken, rate=5).count == 10
+
+
+async def test_loads_of_two_tenants_are_theirs_and_are_called_as_they_say(house: House) -> None:
+    await house.database.execute(
+        "insert into tenants (id, name, signing_secret) values (2, 'other', 'whsec_other')"
+    )
+    await register(house.database, Load(1, NOON, name="crowd"))
+    await register(house.database, Load(2, NOON, tenant_id=2))
+    found = await house.database.fetch(
+        "select j.tenant_id, j.name, c.next_slot from jobs as j"
+        " join cursors as c on c.job_id = j.id and c.tenant_id = j.tenant_id order by 1, 2"
+    )
+    assert [tuple(row) for row in found] == [(1, "crowd-0", NOON), (2, "bench-0", NOON), (2, "bench-1", NOON)]

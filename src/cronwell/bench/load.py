@@ -61,6 +61,9 @@ class Load:
     spread: timedelta = timedelta()
     every: timedelta | None = None
     overlap: str = "allow"
+    name: str = "bench"
+    """Each job is called by this and its number; two loads of one tenant need two names."""
+    tenant_id: int = TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class Entry(NamedTuple):
     """Its first slot, which is also its moment where the mould has one."""
     tags: str = "{}"
     """As JSON text."""
+    tenant_id: int = TENANT
 
 
 async def register(database: Database, load: Load) -> None:
@@ -120,7 +124,7 @@ async def register(database: Database, load: Load) -> None:
 
     def entry(number: int) -> Entry:
         first = load.first + load.spread * number / max(load.count, 1)
-        return Entry(mould, f"bench-{number}", first)
+        return Entry(mould, f"{load.name}-{number}", first, tenant_id=load.tenant_id)
 
     await copy_jobs(database, range(load.count), entry)
     await database.execute("analyze jobs")
@@ -155,7 +159,7 @@ def _job_records(chunk: Iterable[tuple[UUID, Entry]], now: datetime) -> Iterable
     for job_id, entry in chunk:
         mould = entry.mould
         yield (
-            TENANT,
+            entry.tenant_id,
             job_id,
             entry.name,
             "active",
@@ -174,7 +178,7 @@ def _cursor_records(chunk: Iterable[tuple[UUID, Entry]]) -> Iterable[tuple[objec
     tzdata = zones.version()
     for job_id, entry in chunk:
         plan = entry.mould.plan_of(entry)
-        yield TENANT, job_id, shard_of(job_id), False, 1, entry.first, plan, tzdata
+        yield entry.tenant_id, job_id, shard_of(job_id), False, 1, entry.first, plan, tzdata
 
 
 def _at(text: str, moment: datetime) -> str:

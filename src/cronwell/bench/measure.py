@@ -47,6 +47,8 @@ order by 1
 class Outcome:
     """What came of a load. Lateness is that of every slot that was due."""
 
+    start: datetime
+    """The instant from which it was due."""
     due: int
     succeeded: int
     seconds: float
@@ -104,7 +106,7 @@ async def measure_steady(
         await register(database, Load(rate, start, spread=second, every=second))
         before = await ground.read_meters(database, processes)
         await until_time(database, end, due, progress)
-        await _until_ended(database, start, end)
+        await until_ended(database, start, end)
         after = await ground.read_meters(database, processes)
     return await outcome(database, start, end, due, before.until(after, due))
 
@@ -117,7 +119,7 @@ async def outcome(database: Database, start: datetime, end: datetime, due: int, 
         per_second = await connection.fetch(_PER_SECOND, start, timeout=600)
     assert row is not None
     throughput = [(each["second"], each["ended"]) for each in per_second]
-    return Outcome(due, row["succeeded"], row["span"], row["lateness"], throughput, cost)
+    return Outcome(start, due, row["succeeded"], row["span"], row["lateness"], throughput, cost)
 
 
 async def until_up(database: Database, workers: int) -> None:
@@ -154,7 +156,7 @@ async def until_time(database: Database, end: datetime, due: int, progress: Prog
     progress(due, due)
 
 
-async def _until_ended(database: Database, start: datetime, end: datetime) -> None:
+async def until_ended(database: Database, start: datetime, end: datetime) -> None:
     """Wait until every slot from `start` to before `end` has ended; without reading more than those that have not."""
     deadline = time.monotonic() + PATIENCE.total_seconds()
     while time.monotonic() < deadline:

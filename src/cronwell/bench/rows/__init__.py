@@ -21,6 +21,8 @@ ROWS: Mapping[str, str] = {
     "lateness": "how late attempts start at a moderate rate",
     "scale": "what more registered jobs cost: staging, memory, reads, lists, new jobs",
     "create": "jobs created over HTTP, many at once and one by one",
+    "herd": "many jobs on one instant among many more, and another tenant meanwhile",
+    "soak": "a steady rate for long, beside a transaction that stays open",
 }
 """Each row's name and what it measures, in the order of the table."""
 

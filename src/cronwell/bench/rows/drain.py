@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from cronwell.bench.ground import Ground
-from cronwell.bench.measure import PATIENCE, measure_drain
+from cronwell.bench.measure import PATIENCE, Outcome, measure_drain
 from cronwell.bench.row import Check, Row
 
 SHARE_OF_LIMIT = 0.65
@@ -22,13 +22,7 @@ QUICK = Plan(executions=400)
 
 async def measure(ground: Ground, plan: Plan) -> Row:
     title = f"drain: {plan.executions:,} executions due at once"
-    # The last of the herd is not a miss.
-    patient = dataclasses.replace(ground.settings.scheduler, late_grace=PATIENCE)
-    ground = dataclasses.replace(ground, settings=dataclasses.replace(ground.settings, scheduler=patient))
-    async with ground.scratch() as (database, url):
-        result = await measure_drain(
-            ground, database, url, count=plan.executions, progress=ground.stage(title)
-        )
+    result = await drain(ground, plan.executions, title)
     return Row(
         "drain",
         title,
@@ -38,3 +32,11 @@ async def measure(ground: Ground, plan: Plan) -> Row:
         cost=result.cost,
         series={"throughput over time": result.throughput},
     )
+
+
+async def drain(ground: Ground, count: int, title: str) -> Outcome:
+    """Work off so many on a database of their own. The last of them is not a miss."""
+    patient = dataclasses.replace(ground.settings.scheduler, late_grace=PATIENCE)
+    ground = dataclasses.replace(ground, settings=dataclasses.replace(ground.settings, scheduler=patient))
+    async with ground.scratch() as (database, url):
+        return await measure_drain(ground, database, url, count=count, progress=ground.stage(title))
