@@ -69,8 +69,8 @@ fmt: $(VENV)/.dev ## Format, and mend what lint can mend
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-bench: $(VENV)/.run ## Measure throughput and lateness (options: ARGS)
-	@exec $(BIN)/cronwell bench $(ARGS)
+bench: $(VENV)/.dev ## Measure every row, with JSON and plots into docs/evidence (options: ARGS="--quick")
+	@exec $(BIN)/cronwell bench all --output docs/evidence/performance.json --plots docs/evidence $(ARGS)
 
 ##@ Keep
 

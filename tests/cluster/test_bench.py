@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.processes import cluster
 
@@ -61,3 +64,40 @@ def test_rows_that_call_the_api_measure_it_over_http(server: str, tmp_path: Path
         assert figures["bulk_per_second"] > 0
         assert 0 < figures["single_ms"]["p50"] <= figures["single_ms"]["p99"]
         assert figures["bulk_cost_per_1000_jobs"]["cpu_seconds"]["api"] > 0
+
+
+def test_a_herd_and_a_soak_say_what_became_of_every_slot(server: str, tmp_path: Path) -> None:
+    report, plots = tmp_path / "bench.json", tmp_path / "plots"
+    with cluster(CRONWELL_DATABASE_URL=server) as processes:
+        process = processes.start(
+            "bench", "herd", "soak", "--quick", "--limit-executions=200", "--set=herd.registered=1000",
+            "--set=herd.herd=200", "--set=soak.rate=50", "--set=soak.seconds=4", "--set=soak.snapshot_seconds=2",
+            "--workers=1", f"--output={report}", f"--plots={plots}",
+        )  # fmt: skip
+        assert process.popen.wait(timeout=180) == 0, process.output
+    found = json.loads(report.read_text())["rows"]
+    herd, soak = found["herd"], found["soak"]
+    assert herd["title"] == "herd: 200 of 1,000 jobs on one instant"
+    assert _check(herd, "recorded of the herd") == 1
+    assert _check(herd, "first start") >= 0
+    assert sum(rate / 10 for _, rate in herd["series"]["throughput over time"]) == pytest.approx(200)
+    # The instant itself is one of the other tenant's seconds.
+    assert herd["series"]["lateness: the other tenant (ms) over time (s)"][0][0] == 0
+    assert herd["detail"]["drain_per_second"] > 0
+    assert _check(soak, "recorded of those due") == 1
+    assert sum(ended for _, ended in soak["series"]["throughput over time"]) >= 200
+    ages = [age for _, age in soak["series"]["age of the oldest snapshot (s) over time (s)"]]
+    assert 1 < max(ages) < 4
+    assert min(ages) < 1
+    for table in ("executions", "cursors", "workers"):
+        assert all(mib > 0 for _, mib in soak["series"][f"size: {table} (MiB) over time (s)"])
+    assert max(dead for _, dead in soak["series"]["dead rows: executions over time (s)"]) > 0
+    for row in (herd, soak):
+        assert row["cost"]["cpu_seconds"]["worker"] > 0
+    assert {"herd-lateness.png", "soak-lateness.png", "soak-size-over-time.png"} <= {
+        path.name for path in plots.iterdir()
+    }
+
+
+def _check(row: dict[str, Any], what: str) -> float:
+    return next(float(check["measured"]) for check in row["checks"] if check["what"].startswith(what))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from cronwell.config import Settings
 
 ALL = "all"
+WIDTH = 140
 # Three minutes that say what a machine can do.
 OVERVIEW = {
     "drain": {"executions": "100000"},
@@ -43,6 +46,9 @@ def bench(
         int | None, typer.Option(help="Worker processes; as many as cores by default.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the report as JSON to this file.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw the report's series as PNG files in this folder.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Measure throughput and start lateness, beside the limit of the database in the same run.
@@ -51,6 +57,8 @@ def bench(
     overview in three minutes. Keep the machine quiet meanwhile.
     """
     plans = _plans(names or [], changes or [])
+    # Before anything is measured for plots that cannot be drawn.
+    draw = None if plots is None else _drawing_into(plots)
     report, table = _measure(
         context.obj.settings(),
         plans,
@@ -61,12 +69,27 @@ def bench(
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(report, indent=2) + "\n")
+    if draw is not None:
+        draw(report)
     if as_json:
         print(json.dumps(report, indent=2))
     else:
         from rich.console import Console
 
-        Console().print(table)
+        # Where nobody's window bounds it, as wide as it needs to be.
+        Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+
+
+def _drawing_into(folder: Path) -> Callable[[dict[str, Any]], object]:
+    """What draws a report's series into a folder."""
+    try:
+        from cronwell.bench.plots import write
+    except ModuleNotFoundError:
+        raise Failure(
+            "plots are drawn by matplotlib, which is not installed here: pip install 'matplotlib>=3.10'",
+            ExitCode.USAGE,
+        ) from None
+    return lambda report: write(report, folder)
 
 
 def _plans(names: list[str], changes: list[str]) -> dict[str, dict[str, str]]:
