@@ -27,7 +27,7 @@ BESIDE := .beside.log
 test: $(VENV)/.dev ## Set up, then run every check and every test (what CI runs)
 	@(nice -n 10 $(BIN)/pytest -q -n 4 --dist loadfile --durations=15 $(TIMED:%=--ignore=%) && $(MAKE) check) \
 		>$(BESIDE) 2>&1 & beside=$$!; \
-	$(BIN)/pytest -m "not faults" -n 2 --dist loadfile --durations=15 $(TIMED); timed=$$?; \
+	$(BIN)/pytest -m "not faults and not slow" -n 2 --dist loadfile --durations=15 $(TIMED); timed=$$?; \
 	echo "and all others, and the checks, beside them:"; wait $$beside; beside=$$?; cat $(BESIDE); \
 	[ $$timed -eq 0 ] && [ $$beside -eq 0 ]
 
@@ -36,7 +36,10 @@ test: $(VENV)/.dev ## Set up, then run every check and every test (what CI runs)
 setup: $(VENV)/.dev ## Make .venv with everything that development needs
 
 unit: $(VENV)/.dev ## Run tests (options: T="tests/model -k wheel")
-	$(BIN)/pytest -m "not faults" $(T)
+	$(BIN)/pytest -m "not faults and not slow" $(T)
+
+slow: $(VENV)/.dev ## Run every row of the benchmark at a small size
+	$(BIN)/pytest -m slow $(T) tests/cluster
 
 coverage: $(VENV)/.dev ## Run the tests that watch no clock with coverage, which must be 90 % of lines and branches
 	$(BIN)/pytest -q -n 3 --dist loadfile $(TIMED:%=--ignore=%) --cov

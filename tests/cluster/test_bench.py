@@ -37,6 +37,7 @@ def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: 
     assert {check["what"] for check in lateness["checks"]} == {"p50", "p99", "max"}
 
 
+@pytest.mark.slow
 def test_rows_that_call_the_api_measure_it_over_http(server: str, tmp_path: Path) -> None:
     report = tmp_path / "bench.json"
     with cluster(CRONWELL_DATABASE_URL=server) as processes:
@@ -66,6 +67,7 @@ def test_rows_that_call_the_api_measure_it_over_http(server: str, tmp_path: Path
         assert figures["bulk_cost_per_1000_jobs"]["cpu_seconds"]["api"] > 0
 
 
+@pytest.mark.slow
 def test_a_herd_and_a_soak_say_what_became_of_every_slot(server: str, tmp_path: Path) -> None:
     report, plots = tmp_path / "bench.json", tmp_path / "plots"
     with cluster(CRONWELL_DATABASE_URL=server) as processes:
