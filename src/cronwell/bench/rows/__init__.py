@@ -21,6 +21,8 @@ ROWS: Mapping[str, str] = {
     "lateness": "how late attempts start at a moderate rate",
     "scale": "what more registered jobs cost: staging, memory, reads, lists, new jobs",
     "create": "jobs created over HTTP, many at once and one by one",
+    "webhooks": "signed deliveries from one worker process, to a receiver that answers at once and to a slow one",
+    "running": "executions that all run at once and wait: heartbeats, cancels and memory",
 }
 """Each row's name and what it measures, in the order of the table."""
 
