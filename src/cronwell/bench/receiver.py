@@ -69,7 +69,10 @@ async def receiving(delay_seconds: float = 0.0) -> AsyncIterator[Receiver]:
 
 async def bare_rate(connections: int, seconds: float) -> float:
     """Requests a second that a receiver answers to a client, a process of its own, that does nothing else."""
-    async with receiving() as receiver, _process(_ask_alone, receiver.port, connections, seconds) as (_, told):
+    async with (
+        receiving() as receiver,
+        _process(_ask_alone, receiver.port, connections, seconds) as (_, told),
+    ):
         answered: float = await asyncio.to_thread(_told, told)
     return answered
 
@@ -113,7 +116,7 @@ class Peer(asyncio.Protocol):
         # Not by isinstance: uvloop's transports are none of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop's signature
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
@@ -204,9 +207,7 @@ async def _serve(telling: Connection, delay_seconds: float) -> None:
     arrivals: list[Arrival] = []
     latest = [b""]
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: Peer(arrivals, delay_seconds, latest), HOST, 0, backlog=BACKLOG
-    )
+    server = await loop.create_server(lambda: Peer(arrivals, delay_seconds, latest), HOST, 0, backlog=BACKLOG)
     telling.send(server.sockets[0].getsockname()[1])
     await server.serve_forever()
 
@@ -237,7 +238,7 @@ class _Asker(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.write(REQUEST)
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002  # the loop's signature
         # An answer is so short that it comes in one piece.
         self._answered[0] += 1
         self._transport.write(REQUEST)
