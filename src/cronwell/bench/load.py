@@ -117,9 +117,7 @@ async def register(database: Database, load: Load) -> None:
     schedule: object = {"at": moment}
     if load.every is not None:
         schedule = {"every": f"{load.every // timedelta(milliseconds=1)}ms", "anchor": moment}
-    mould = Mould.of(
-        schedule, now=load.first - timedelta(days=1), overlap=load.overlap, target=load.target
-    )
+    mould = Mould.of(schedule, now=load.first - timedelta(days=1), overlap=load.overlap, target=load.target)
 
     def entry(number: int) -> Entry:
         first = load.first + load.spread * number / max(load.count, 1)

@@ -130,6 +130,8 @@ def settings_for(settings: Settings, plan: Plan) -> Settings:
     return dataclasses.replace(
         settings,
         worker=dataclasses.replace(settings.worker, concurrency=share + share // 100, cancel_grace=GRACE),
+        # Every cancelled attempt would be told.
+        log=dataclasses.replace(settings.log, level="error"),
         # The last of the herd is not a miss.
         scheduler=dataclasses.replace(settings.scheduler, late_grace=PATIENCE),
     )
