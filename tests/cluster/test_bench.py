@@ -101,5 +101,33 @@ def test_a_herd_and_a_soak_say_what_became_of_every_slot(server: str, tmp_path: 
     }
 
 
+@pytest.mark.slow
+def test_webhooks_and_running_executions_are_measured_with_processes_of_their_own(
+    server: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "bench.json"
+    with cluster(CRONWELL_DATABASE_URL=server, CRONWELL_WORKER_HEARTBEAT="500ms") as processes:
+        process = processes.start(
+            "bench", "webhooks", "running", "--quick", "--limit-executions=200", f"--output={report}",
+            "--set=webhooks.deliveries=50", "--set=webhooks.slow_deliveries=50", "--set=running.executions=50",
+        )  # fmt: skip
+        assert process.popen.wait(timeout=180) == 0, process.output
+    rows = json.loads(report.read_text())["rows"]
+    webhooks, running = rows["webhooks"], rows["running"]
+    measured = {check["what"]: check["measured"] for check in webhooks["checks"]}
+    assert measured["arrived and recorded, of those due"] == measured["signatures that hold"] == 1.0
+    assert measured["arrived twice"] == 0
+    assert measured["deliveries a second"] > 0
+    assert measured["of the ideal, 100 at once, 200 ms"] > 0
+    assert sum(arrived for _, arrived in webhooks["series"]["throughput over time"]) == 50
+    assert webhooks["detail"]["receiver alone, a second"] > 0
+    measured = {check["what"]: check["measured"] for check in running["checks"]}
+    assert measured["cancelled, of those asked to"] == measured["ended as they should, of all"] == 1.0
+    assert 0 < measured["oldest heartbeat"] < 60
+    # The grace before a stop by force is part of it.
+    assert 0.1 <= measured["slowest cancel"] < 60
+    assert measured["memory of each"] > 0
+
+
 def _check(row: dict[str, Any], what: str) -> float:
     return next(float(check["measured"]) for check in row["checks"] if check["what"].startswith(what))

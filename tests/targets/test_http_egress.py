@@ -158,9 +158,8 @@ async def test_the_refused_addresses_of_a_name_are_left_out(runner: Opened, rece
 async def test_the_socket_refuses_what_the_resolver_let_through(runner: Opened, receiver: Receiver) -> None:
     opened = runner(names=NameServer(["127.0.0.1"]))
     opened._open()
-    assert opened._session is not None
-    connector: Any = opened._session.connector
-    connector._resolver = NameServer(["127.0.0.1"])
+    assert opened._client is not None
+    opened._client._resolver = NameServer(["127.0.0.1"])
     assert_refused(await attempt(opened, receiver.target("intranet.example")), receiver)
 
 
@@ -205,6 +204,5 @@ async def _ok_and_close(_: object, writer: Any) -> None:
 
 def _forget_names(runner: HttpRunner) -> None:
     """What time does: let the cached answers of the name server grow old."""
-    assert runner._session is not None
-    connector: Any = runner._session.connector
-    connector.clear_dns_cache()
+    assert runner._client is not None
+    runner._client.forget_names()

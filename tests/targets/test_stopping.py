@@ -119,4 +119,20 @@ async def test_watching_leaves_nothing_on_the_event() -> None:
     signals = within()
     for _ in range(10):
         Watch(signals, lambda reason: None).close()
-    assert "waiters" not in repr(signals.cancelled)
+    assert signals.cancelled.listeners == 0
+
+
+async def test_who_waits_for_a_stop_is_told_also_when_it_was_set_before() -> None:
+    stop = within().cancelled
+    waiting = [asyncio.create_task(stop.wait()) for _ in range(3)]
+    given_up = asyncio.create_task(stop.wait())
+    await asyncio.wait({given_up}, timeout=0.01)
+    given_up.cancel()
+    await asyncio.wait({given_up})
+    assert stop.listeners == 3
+    stop.set()
+    stop.set()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waiting, stop.wait())
+    assert stop.is_set()
+    assert stop.listeners == 0

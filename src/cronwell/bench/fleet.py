@@ -112,7 +112,7 @@ async def fleet(
     settings = dataclasses.replace(
         settings,
         database=dataclasses.replace(settings.database, url=url),
-        log=dataclasses.replace(settings.log, level="warning"),
+        log=dataclasses.replace(settings.log, level="error" if settings.log.level == "error" else "warning"),
         worker=dataclasses.replace(settings.worker, imports=("cronwell.bench.noop",)),
     )
     environ = {**os.environ, **config.as_environ(settings)}

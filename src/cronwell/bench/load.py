@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -64,6 +64,7 @@ class Load:
     name: str = "bench"
     """Each job is called by this and its number; two loads of one tenant need two names."""
     tenant_id: int = TENANT
+    target: Mapping[str, Any] = field(default_factory=lambda: {"handler": {"name": NAME}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ async def register(database: Database, load: Load) -> None:
     schedule: object = {"at": moment}
     if load.every is not None:
         schedule = {"every": f"{load.every // timedelta(milliseconds=1)}ms", "anchor": moment}
-    mould = Mould.of(schedule, now=load.first - timedelta(days=1), overlap=load.overlap)
+    mould = Mould.of(schedule, now=load.first - timedelta(days=1), overlap=load.overlap, target=load.target)
 
     def entry(number: int) -> Entry:
         first = load.first + load.spread * number / max(load.count, 1)

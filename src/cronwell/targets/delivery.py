@@ -8,54 +8,82 @@ of one execution join up.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote
 
-from multidict import CIMultiDict
+from yarl import URL
 
 from cronwell import __version__
 from cronwell.model.job import HttpTarget
 from cronwell.targets import signing, wire
+from cronwell.targets.client import Origin
+from cronwell.targets.exchange import Trouble
 from cronwell.targets.port import Call
 
 _BODILESS = frozenset({"GET", "DELETE"})
 _USER_AGENT = f"cronwell/{__version__}"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One request, ready to be sent."""
+class Letterhead(NamedTuple):
+    """What is the same in every delivery to a target."""
 
-    headers: CIMultiDict[str]
-    body: bytes | None
+    origin: Origin
+    has_body: bool
+    head: bytes
+    """The first line and the headers that do not change, up to where the others follow."""
 
 
-def build(call: Call, target: HttpTarget, timestamp: int) -> Delivery:
-    """Build the request of an attempt. Raises ValueError if the signing secret is not one."""
+def build(call: Call, target: HttpTarget, timestamp: int) -> tuple[Origin, bytes]:
+    """Build the request of an attempt. Raises ValueError if the signing secret is not one, and `Trouble` for its url."""
+    origin, has_body, head = _letterhead(target.url, target.method, tuple(target.headers.items()))
     slot = wire.write_moment(call.slot)
-    has_body = target.method not in _BODILESS
     body = _write_body(call, slot) if has_body else b""
-    headers = CIMultiDict(
-        {
-            "webhook-id": call.execution_id,
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": signing.sign(call.secret, call.execution_id, timestamp, body),
-            "Idempotency-Key": call.execution_id,
-            "Cronwell-Job": _quote(call.job_name),
-            "Cronwell-Slot": slot,
-            "Cronwell-Attempt": str(call.attempt),
-            "Cronwell-Fence": str(call.fence),
-            "traceparent": _traceparent(call),
-            "User-Agent": _USER_AGENT,
-            "Accept-Encoding": "identity",
-        }
+    execution = call.execution_id
+    signature = signing.sign(call.secret, execution, timestamp, body)
+    # None of these can be set by a user, and none can hold what ends a line: a job's name is quoted.
+    headers = (
+        f"webhook-id: {execution}\r\n"
+        f"webhook-timestamp: {timestamp}\r\n"
+        f"webhook-signature: {signature}\r\n"
+        f"Idempotency-Key: {execution}\r\n"
+        f"Cronwell-Job: {_quote(call.job_name)}\r\n"
+        f"Cronwell-Slot: {slot}\r\n"
+        f"Cronwell-Attempt: {call.attempt}\r\n"
+        f"Cronwell-Fence: {call.fence}\r\n"
+        f"traceparent: {_traceparent(call)}\r\n"
     )
+    if not has_body:
+        return origin, b"%s%s\r\n" % (head, headers.encode("ascii"))
+    return origin, b"%s%sContent-Length: %d\r\n\r\n%s" % (head, headers.encode("ascii"), len(body), body)
+
+
+# A herd of jobs shares few targets.
+@lru_cache(maxsize=4096)
+def _letterhead(url: str, method: str, headers: tuple[tuple[str, str], ...]) -> Letterhead:
+    try:
+        # As it was written: quoting it anew would break addresses that carry a signature.
+        read = URL(url, encoded=url.isascii())
+        host, port, shown = read.raw_host, read.port, read.host_port_subcomponent
+    except ValueError as error:
+        raise Trouble("url", f"{url} cannot be called: {error}", is_retryable=False) from None
+    if not host or port is None or read.scheme not in ("http", "https"):
+        raise Trouble("url", f"{url} cannot be called: it is not a whole address", is_retryable=False)
+    has_body = method not in _BODILESS
+    sent = {
+        "host": ("Host", shown),
+        "accept": ("Accept", "*/*"),
+        "accept-encoding": ("Accept-Encoding", "identity"),  # a small answer may unpack to gigabytes
+        "user-agent": ("User-Agent", _USER_AGENT),
+    }
     if has_body:
-        headers["Content-Type"] = "application/json"
-    for name, value in target.headers.items():
-        headers[name] = value
-    return Delivery(headers, body if has_body else None)
+        sent["content-type"] = ("Content-Type", "application/json")
+    sent.update((name.lower(), (name, value)) for name, value in headers)
+    lines = [f"{method} {read.raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.values())]
+    if any(end in line for line in lines for end in "\r\n\0"):
+        raise Trouble("url", f"{url} cannot be called: a line ends in its url or headers", is_retryable=False)
+    head = "".join(f"{line}\r\n" for line in lines).encode()
+    return Letterhead(Origin(read.scheme == "https", host, port, read.authority), has_body, head)
 
 
 _quote = lru_cache(maxsize=4096)(quote)

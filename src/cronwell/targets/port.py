@@ -41,13 +41,69 @@ class Call:
     """The tenant's signing secret, in the `whsec_…` form of Standard Webhooks."""
 
 
+class Stop:
+    """Whether an attempt should stop. Set and listened to on the event loop; asked about from any thread.
+
+    What `asyncio.Event` does, in a tenth of its memory (the queue of its waiters alone takes 760 bytes), because there is
+    one for each of the hundred thousand attempts that a worker may run at once.
+    """
+
+    __slots__ = ("_is_set", "_listeners")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._listeners: tuple[Callable[[], object], ...] = ()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        """Say that it should stop, and tell those who listen, in the loop's next turn."""
+        if not self._is_set:
+            self._is_set = True
+            listeners, self._listeners = self._listeners, ()
+            for tell in listeners:
+                asyncio.get_running_loop().call_soon(tell)
+
+    def listen(self, tell: Callable[[], object]) -> None:
+        """Call `tell` once when it is set; in the loop's next turn if it is already."""
+        if self._is_set:
+            asyncio.get_running_loop().call_soon(tell)
+        else:
+            self._listeners += (tell,)
+
+    def ignore(self, tell: Callable[[], object]) -> None:
+        """Do not call `tell` any more; once it is set, the call may be on its way."""
+        if self._listeners:
+            self._listeners = tuple(each for each in self._listeners if each != tell)
+
+    @property
+    def listeners(self) -> int:
+        """How many would be told."""
+        return len(self._listeners)
+
+    async def wait(self) -> None:
+        """Wait until it is set."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def tell() -> None:
+            if not told.done():
+                told.set_result(None)
+
+        self.listen(tell)
+        try:
+            await told
+        finally:
+            self.ignore(tell)
+
+
 @dataclass(slots=True)
 class Signals:
     """How the worker and a running target speak while the attempt lasts."""
 
     deadline: float
     """On the monotonic clock (`time.monotonic`): the attempt is `timed_out` from then on."""
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: Stop = field(default_factory=Stop)
     """Set when the attempt should stop: a user cancelled it, the worker drains, or its lease ended."""
     report: Callable[[Any], None] = lambda progress: None
     """Keep the latest progress; it is written with the next heartbeat. Safe to call from any thread."""

@@ -23,6 +23,8 @@ ROWS: Mapping[str, str] = {
     "create": "jobs created over HTTP, many at once and one by one",
     "herd": "many jobs on one instant among many more, and another tenant meanwhile",
     "soak": "a steady rate for long, beside a transaction that stays open",
+    "webhooks": "signed deliveries from one worker process, to a receiver that answers at once and to a slow one",
+    "running": "executions that all run at once and wait: heartbeats, cancels and memory",
 }
 """Each row's name and what it measures, in the order of the table."""
 

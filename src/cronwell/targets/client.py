@@ -1,0 +1,276 @@
+"""An HTTP/1.1 client for deliveries: keeps connections to addresses that were judged, and sends each request once.
+
+Ours, because a delivery spends more time in a client for all purposes than in everything else that a worker does with it:
+no cookies, redirects, proxies, encodings or hooks have to be asked about here. An address is judged twice: names when they
+are resolved, and again whatever a socket is about to connect to, so that no spelling of an address and no second answer of
+a name server gets past the table. A kept connection was judged when it was made and cannot change its peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+from aiohappyeyeballs import start_connection
+from aiohttp.abc import AbstractResolver
+
+from cronwell import config, durations
+from cronwell.targets.egress import Egress
+from cronwell.targets.exchange import Answer, Connection, Trouble
+
+# Below the five seconds after which common servers (Node, uvicorn) close an idle connection: a request that
+# meets that close on its way fails, and not every receiver may be sent it twice.
+KEEP_ALIVE_SECONDS = 4.0
+DNS_CACHE_SECONDS = 10.0
+_NAMES_KEPT = 1000
+# Between one address of a name and the next, while the first has not answered (RFC 8305).
+_STAGGER_SECONDS = 0.25
+
+_AddrInfo = tuple[int, int, int, str, tuple[Any, ...]]
+
+
+class Origin(NamedTuple):
+    """Whom a connection is to."""
+
+    is_tls: bool
+    host: str
+    """A name as it is asked for (in ASCII), or an IP address without brackets."""
+    port: int
+    peer: str
+    """As it is shown."""
+
+
+@dataclass(slots=True, eq=False)
+class _Pool:
+    """The connections to one origin."""
+
+    places: asyncio.Semaphore
+    idle: list[Connection] = field(default_factory=list)
+    """The one that was used last comes last, and is used next."""
+    users: int = 0
+
+
+@dataclass(slots=True)
+class _Name:
+    addresses: deque[_AddrInfo]
+    until: float
+
+
+class Client:
+    """Connections of one worker process. `resolver` answers with addresses that may be called."""
+
+    def __init__(
+        self,
+        settings: config.HttpSettings,
+        egress: Egress,
+        resolver: AbstractResolver,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._settings = settings
+        self._egress = egress
+        self._resolver = resolver
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._places = asyncio.Semaphore(settings.connections)
+        self._busy = 0
+        self._pools: dict[Origin, _Pool] = {}
+        self._idle: dict[Connection, tuple[Origin, _Pool]] = {}
+        """Connections that wait for a request, the one that has waited for longest first."""
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._names: dict[tuple[str, int], _Name] = {}
+        self._lookups: dict[tuple[str, int], asyncio.Task[deque[_AddrInfo]]] = {}
+
+    async def send(self, origin: Origin, request: bytes, answer: Answer) -> None:
+        """Send a request and wait until `answer` is complete.
+
+        Raises `Trouble` where there is no answer, and `EgressRefused`. No more than `http.per_host` are under way to one
+        origin and no more than `http.connections` in all; who comes later waits.
+        """
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = _Pool(asyncio.Semaphore(self._settings.per_host))
+        pool.users += 1
+        try:
+            # First the place with the host: those who wait for a host that hangs hold no place that others could use.
+            async with pool.places, self._places:
+                self._busy += 1
+                try:
+                    await self._exchange(origin, pool, request, answer)
+                finally:
+                    self._busy -= 1
+        finally:
+            pool.users -= 1
+            if not pool.users and not pool.idle:
+                self._pools.pop(origin, None)
+
+    async def close(self) -> None:
+        """Close every connection; no request is under way."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+        self._pools.clear()
+        lookups = list(self._lookups.values())
+        for task in lookups:
+            task.cancel()
+        if lookups:
+            await asyncio.wait(lookups)
+        await self._resolver.close()
+
+    def forget_names(self) -> None:
+        """Ask for every name anew."""
+        self._names.clear()
+
+    async def _exchange(self, origin: Origin, pool: _Pool, request: bytes, answer: Answer) -> None:
+        connection = self._take(pool) or await self._connect(origin)
+        try:
+            await connection.ask(request, answer, self._loop)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.is_open:
+            connection.idle_since = self._loop.time()
+            pool.idle.append(connection)
+            self._idle[connection] = origin, pool
+            if self._sweep_timer is None:
+                self._sweep_timer = self._loop.call_later(KEEP_ALIVE_SECONDS, self._sweep)
+        else:
+            connection.close()
+
+    def _take(self, pool: _Pool) -> Connection | None:
+        """A connection that waits for a request and is still good."""
+        while pool.idle:
+            connection = pool.idle.pop()
+            del self._idle[connection]
+            if connection.is_open and self._loop.time() - connection.idle_since < KEEP_ALIVE_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long."""
+        oldest = self._loop.time() - KEEP_ALIVE_SECONDS
+        self._sweep_timer = None
+        while self._idle:
+            connection = next(iter(self._idle))
+            if connection.idle_since > oldest:
+                wait = connection.idle_since - oldest
+                self._sweep_timer = self._loop.call_later(wait, self._sweep)
+                return
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        origin, pool = self._idle.pop(connection)
+        pool.idle.remove(connection)  # among the first: it is the one that has waited for longest
+        if not pool.users and not pool.idle:
+            self._pools.pop(origin, None)
+        connection.close()
+
+    async def _connect(self, origin: Origin) -> Connection:
+        addresses = await self._addresses(origin)
+        while self._idle and self._busy + len(self._idle) > self._settings.connections:
+            self._drop(next(iter(self._idle)))
+        peer, limit = origin.peer, self._settings.connect_timeout
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                return await self._open(origin, addresses)
+        except TimeoutError:
+            said = f"{peer} did not accept a connection within {durations.write(limit)}"
+            raise Trouble("connect", said) from None
+        except ssl.SSLCertVerificationError as error:
+            raise Trouble("tls", f"{peer} has a certificate that is not trusted: {error}") from None
+        except ssl.SSLError as error:
+            raise Trouble("tls", f"no secure connection to {peer}: {error}") from None
+        except OSError as error:
+            raise Trouble("connect", f"cannot connect to {peer}: {error.strerror or error}") from None
+
+    async def _open(self, origin: Origin, addresses: list[_AddrInfo]) -> Connection:
+        made = await start_connection(
+            addresses,
+            happy_eyeballs_delay=_STAGGER_SECONDS,
+            interleave=1,
+            loop=self._loop,
+            socket_factory=self._make_socket,
+        )
+        try:
+            _, connection = await self._loop.create_connection(
+                lambda: Connection(origin.peer),
+                sock=made,
+                ssl=self._context() if origin.is_tls else None,
+                server_hostname=origin.host.rstrip(".") if origin.is_tls else None,
+            )
+        except BaseException:
+            made.close()
+            raise
+        return connection
+
+    def _make_socket(self, info: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, _, address = info
+        self._egress.check(str(address[0]))
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+    async def _addresses(self, origin: Origin) -> list[_AddrInfo]:
+        """Where to connect to: each time from another address of the name on."""
+        host, port, peer = origin.host, origin.port, origin.peer
+        if _is_address(host):
+            return [_info(host, port)]
+        if host.replace(".", "").isdigit():
+            # 2130706433, 127.1: the operating system would make an address of it that nobody has meant to write.
+            said = f"{peer} cannot be called: {host} is not an IPv4 address in its usual form"
+            raise Trouble("url", said, is_retryable=False)
+        found = self._names.get((host, port))
+        if found is not None and found.until > self._loop.time():
+            found.addresses.rotate(-1)
+            return list(found.addresses)
+        lookup = self._lookups.get((host, port))
+        if lookup is None:
+            lookup = self._loop.create_task(self._look_up(host, port), name=f"lookup of {host}")
+            # An error is told to who waits; if nobody does any more, it is nobody's.
+            lookup.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._lookups[host, port] = lookup
+        try:
+            # Others may wait for the same name: it is looked up to its end although one of them gives up.
+            return list(await asyncio.shield(lookup))
+        except OSError as error:
+            raise Trouble("dns", f"{peer} has no address: {error.strerror or error}") from None
+
+    async def _look_up(self, host: str, port: int) -> deque[_AddrInfo]:
+        try:
+            answers = await self._resolver.resolve(host, port, socket.AF_UNSPEC)
+            addresses = deque(_info(answer["host"], port) for answer in answers)
+            if len(self._names) >= _NAMES_KEPT:
+                now = self._loop.time()
+                self._names = {key: name for key, name in self._names.items() if name.until > now}
+            self._names[host, port] = _Name(addresses, self._loop.time() + DNS_CACHE_SECONDS)
+            return addresses
+        finally:
+            self._lookups.pop((host, port), None)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _info(address: str, port: int) -> _AddrInfo:
+    kind, protocol = socket.SOCK_STREAM, socket.IPPROTO_TCP
+    if ":" in address:
+        return socket.AF_INET6, kind, protocol, "", (address, port, 0, 0)
+    return socket.AF_INET, kind, protocol, "", (address, port)
