@@ -19,6 +19,8 @@ from cronwell.worker.slots import Slots
 
 CANCELS_EVERY = timedelta(seconds=1)
 WATCH_EVERY = timedelta(milliseconds=500)
+# Tens of thousands of attempts may have begun since the last heartbeat; no statement is longer than others like it.
+REPORTS_AT_ONCE = 1000
 
 
 class Heartbeat:
@@ -48,8 +50,8 @@ class Heartbeat:
         await self._let_go()
         self._slots.sweep()
         reports = self._slots.reports()
-        if reports:
-            await self._store.report(reports)
+        for start in range(0, len(reports), REPORTS_AT_ONCE):
+            await self._store.report(reports[start : start + REPORTS_AT_ONCE])
         return self._settings.heartbeat
 
     async def watch(self) -> timedelta:
