@@ -1,0 +1,117 @@
+"""Cronwell's own part: the processes of its benchmark, and the start times that its workers recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bench.peers.figures import Figures, figures_of
+from bench.peers.ground import PostgresServer
+from bench.peers.protocol import Report, Task
+from cronwell.bench.facts import facts_of
+from cronwell.bench.fleet import Server, fleet, scratch
+from cronwell.bench.ground import Ground
+from cronwell.bench.limit import measure_limit
+from cronwell.bench.load import Load, register
+from cronwell.bench.measure import PATIENCE, measure_drain, until_up
+from cronwell.config import Settings
+from cronwell.runtime.postgres import Database
+
+Progress = Callable[[int, int], None]
+CONFIGURATION = (
+    "One scheduler and a worker process for each core, defaults. Its drain begins with registered jobs that are staged"
+    " first, where the peers' jobs are enqueued already; every execution is kept as history."
+)
+
+_STARTS = """
+select
+    extract(epoch from started_at)::float8 as started,
+    extract(epoch from ready_at)::float8 as due,
+    extract(epoch from finished_at)::float8 as finished,
+    job_id
+from executions
+where started_at is not null
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Runs Cronwell on the server that the peers run on."""
+
+    server: PostgresServer
+
+    async def survey(self, limit_executions: int) -> tuple[dict[str, Any], float]:
+        """Where and on what this run is measured, and the limit of the bare statements."""
+        async with scratch(self.server.url) as (database, url):
+            return await facts_of(database), await measure_limit(database, url, limit_executions)
+
+    async def run(self, task: Task, progress: Progress) -> tuple[Task, Figures]:
+        """Run the work and read from the store what came of it."""
+        async with scratch(self.server.url) as (database, url):
+            if task.work == "drain":
+                ground = Ground(
+                    _patient(Settings()), Server(self.server.url, self.server.pid), lambda title: progress,
+                    task.cores, 0.0, {},
+                )  # fmt: skip
+                await measure_drain(ground, database, url, count=task.jobs, progress=progress)
+            else:
+                task = await self._run_timed(task, database, url, progress)
+            report, ended_at = await _read(database)
+        return task, figures_of(task, report, ended_at)
+
+    async def _run_timed(self, task: Task, database: Database, url: str, progress: Progress) -> Task:
+        async with fleet(_patient(Settings()), url, workers=task.cores) as _:
+            await until_up(database, task.cores)
+            # Whole seconds: the slots of an interval count from its anchor, those of a peer's cron from the full second.
+            start = float(int(time.time() + 5 + (task.jobs + task.schedules) / 4000))
+            first = datetime.fromtimestamp(start, UTC)
+            if task.work == "steady":
+                await register(database, Load(task.jobs, first, spread=timedelta(seconds=task.seconds)))
+            else:
+                await register(database, Load(task.schedules, first, every=timedelta(seconds=task.period)))
+            end = start + task.seconds
+            expected = task.jobs or round(task.schedules * task.seconds / task.period)
+            while (now := time.time()) < end:
+                progress(min(max(round(expected * (now - start) / task.seconds), 0), expected), expected)
+                await asyncio.sleep(0.5)
+            await _until_recorded(database, first, datetime.fromtimestamp(end, UTC))
+            progress(expected, expected)
+        return dataclasses.replace(task, start=start)
+
+
+def _patient(settings: Settings) -> Settings:
+    """The last of a herd is not a miss."""
+    scheduler = dataclasses.replace(settings.scheduler, late_grace=PATIENCE)
+    return dataclasses.replace(settings, scheduler=scheduler)
+
+
+async def _until_recorded(database: Database, first: datetime, end: datetime) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        left = await database.fetchval(
+            "select exists (select from executions where ready_at >= $1 and ready_at < $2 and finished_at is null)"
+            " or exists (select from cursors where next_slot >= $1 and next_slot < $2)",
+            first,
+            end,
+        )
+        if not left:
+            return
+        await asyncio.sleep(0.2)
+
+
+async def _read(database: Database) -> tuple[Report, float | None]:
+    async with database.transaction() as connection:
+        await connection.execute("set local statement_timeout = 0")
+        rows = await connection.fetch(_STARTS, timeout=600)
+    numbers = {job: number for number, job in enumerate({row["job_id"] for row in rows})}
+    report = Report(
+        [row["started"] for row in rows],
+        [row["due"] for row in rows],
+        [numbers[row["job_id"]] for row in rows],
+    )
+    return report, max((row["finished"] for row in rows if row["finished"] is not None), default=None)

@@ -1,0 +1,177 @@
+"""Run the same work by Cronwell and by its peers, one after the other, and print Cronwell's multiple of each.
+
+python -m bench.peers.run [--peers NAME,...] [--work NAME,...] [--size FIELD=N ...] [--output FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.peers import catalogue
+from bench.peers.catalogue import Peer
+from bench.peers.course import Course
+from bench.peers.ground import PostgresServer, postgres
+from bench.peers.own import CONFIGURATION, Own
+from bench.peers.protocol import WORKS, Task
+from bench.peers.table import OWN, Entry, report_of, table_of
+from bench.peers.toolchains import NotReady, ready
+
+CACHE = Path(__file__).parents[1] / "results" / "peers"
+SIZES = {"jobs": 50_000, "rate": 500, "seconds": 20, "schedules": 1000, "limit": 100_000}
+TITLES = {
+    "drain": "drain: {jobs:,} jobs that do nothing, enqueued beforehand",
+    "steady": "steady: {rate:,} jobs due each second for {seconds} s",
+    "recurring": "recurring: {schedules:,} schedules, every second for {seconds} s",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the options, run, print, and write the report."""
+    options = _options(arguments)
+    sizes = _sizes(options.size)
+    chosen = _chosen(options.peers, [peer.name for peer in catalogue.peers()])
+    works = _chosen(options.work, WORKS)
+    console = Console()
+    asyncio.run(_run(options, sizes, chosen, works, console))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.peers.run", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument(
+        "--peers", default="all", help="names, by commas; `all`, or `none` for Cronwell alone"
+    )
+    parser.add_argument("--work", default="all", help=f"of {', '.join(WORKS)}, by commas")
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="FIELD=N",
+        help=f"another size of one of {', '.join(f'{name} ({size:,})' for name, size in SIZES.items())} (repeatable)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cores", type=int, default=os.cpu_count() or 1, help="worker processes or threads of each"
+    )
+    parser.add_argument("--patience", type=float, default=180, help="seconds after which a drain is stopped")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="where the peers are built")
+    parser.add_argument("--output", type=Path, help="write the report as JSON to this file")
+    return parser.parse_args(arguments)
+
+
+def _sizes(changes: Sequence[str]) -> dict[str, int]:
+    sizes = dict(SIZES)
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in sizes or not value.isdigit() or int(value) < 1:
+            raise SystemExit(f"--size {change}: write FIELD=N, with FIELD of {', '.join(SIZES)}")
+        sizes[name] = int(value)
+    return sizes
+
+
+def _chosen(named: str, known: Sequence[str]) -> list[str]:
+    if named in ("all", "none"):
+        return list(known) if named == "all" else []
+    names = [name.strip() for name in named.split(",")]
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"no {unknown[0]!r}; there are {', '.join(known)}")
+    return [name for name in known if name in names]
+
+
+def task_of(work: str, sizes: dict[str, int], cores: int) -> Task:
+    """One kind of work in its size."""
+    if work == "drain":
+        return Task(work, jobs=sizes["jobs"], cores=cores)
+    seconds = sizes["seconds"]
+    if work == "steady":
+        return Task(work, jobs=sizes["rate"] * seconds, rate=sizes["rate"], seconds=seconds, cores=cores)
+    return Task(work, schedules=sizes["schedules"], seconds=seconds, cores=cores)
+
+
+async def _run(
+    options: argparse.Namespace,
+    sizes: dict[str, int],
+    chosen: Sequence[str],
+    works: Sequence[str],
+    console: Console,
+) -> None:
+    tasks = {work: task_of(work, sizes, options.cores) for work in works}
+    found: dict[str, list[Entry]] = {work: [] for work in works}
+    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+
+        def stage(title: str) -> Callable[[int, int], None]:
+            bar = bars.add_task(title, total=None)
+            return lambda done, total: bars.update(bar, completed=done, total=total)
+
+        commands = _build(chosen, options.cache, stage)
+        async with postgres() as server:
+            own = Own(server)
+            progress = stage("the limit of the bare statements")
+            facts, limit = await own.survey(sizes["limit"])
+            progress(1, 1)
+            for work, task in tasks.items():
+                timed, figures = await own.run(task, stage(f"{work}: {OWN}"))
+                version = str(facts["version"])
+                found[work].append(Entry(OWN, version, figures, task=timed, configuration=CONFIGURATION))
+            for peer in catalogue.peers():
+                for work, task in tasks.items():
+                    if peer.name in chosen:
+                        entry = await _entry(peer, task, commands[peer.name], server, options, stage)
+                        found[work].append(entry)
+    facts["configurations"] = {"cores": options.cores, "sizes": sizes}
+    for work in works:
+        console.print(table_of(work, TITLES[work].format(**sizes), found[work]))
+    console.print(
+        f"on {facts['machine']}; limit of the bare statements {limit:,.0f}/s; {facts['postgresql']}"
+    )
+    if options.output is not None:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        report = report_of(facts, limit, tasks, found)
+        options.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+
+
+def _build(
+    chosen: Sequence[str], cache: Path, stage: Callable[[str], Callable[[int, int], None]]
+) -> dict[str, list[str] | NotReady]:
+    """Each peer's command, or why it has none: before anything is measured, because builds take the whole machine."""
+    commands: dict[str, list[str] | NotReady] = {}
+    for peer in catalogue.peers():
+        if peer.name in chosen:
+            progress = stage(f"build {peer.title}")
+            try:
+                commands[peer.name] = ready(peer, cache.absolute())
+            except NotReady as error:
+                commands[peer.name] = error
+            progress(1, 1)
+    return commands
+
+
+async def _entry(
+    peer: Peer,
+    task: Task,
+    command: list[str] | NotReady,
+    server: PostgresServer,
+    options: argparse.Namespace,
+    stage: Callable[[str], Callable[[int, int], None]],
+) -> Entry:
+    if isinstance(command, NotReady):
+        return Entry(peer.title, peer.version, None, str(command))
+    if not peer.can(task.work):
+        return Entry(peer.title, peer.version, None, "has no such thing")
+    place = options.cache.absolute() / peer.name
+    course = Course(peer, command, server, place / f"{task.work}.log", patience=options.patience)
+    try:
+        timed, figures = await course.run(task, stage(f"{task.work}: {peer.title}"))
+    except NotReady as error:
+        return Entry(peer.title, peer.version, None, str(error), configuration=peer.configuration(task.work))
+    return Entry(peer.title, peer.version, figures, task=timed, configuration=peer.configuration(task.work))
+
+
+if __name__ == "__main__":
+    main()
