@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = _sizes(options.size)
     chosen = _chosen(options.peers, [peer.name for peer in catalogue.peers()])
     works = _chosen(options.work, WORKS)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140)
     asyncio.run(_run(options, sizes, chosen, works, console))
 
 
@@ -59,6 +60,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--cores", type=int, default=os.cpu_count() or 1, help="worker processes or threads of each"
     )
     parser.add_argument("--patience", type=float, default=180, help="seconds after which a drain is stopped")
+    parser.add_argument(
+        "--own", action=argparse.BooleanOptionalAction, default=True, help="whether Cronwell runs too"
+    )
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the peers are built")
     parser.add_argument("--output", type=Path, help="write the report as JSON to this file")
     return parser.parse_args(arguments)
@@ -115,7 +119,7 @@ async def _run(
             progress = stage("the limit of the bare statements")
             facts, limit = await own.survey(sizes["limit"])
             progress(1, 1)
-            for work, task in tasks.items():
+            for work, task in tasks.items() if options.own else ():
                 timed, figures = await own.run(task, stage(f"{work}: {OWN}"))
                 version = str(facts["version"])
                 found[work].append(Entry(OWN, version, figures, task=timed, configuration=CONFIGURATION))
