@@ -9,7 +9,7 @@ const preset = {
     connectionString: peer.DATABASE_URL,
     concurrentJobs: 24,
     maxPoolSize: 26,
-    pollInterval: peer.WORK === "steady" ? 10 : 1000,
+    pollInterval: peer.WORK === "drain" ? 1000 : 10,
     ...(peer.WORK === "drain" && {
       localQueue: { size: 500 },
       completeJobBatchDelay: 0,
