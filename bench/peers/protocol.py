@@ -57,6 +57,9 @@ class Task:
             "PGUSER": unquote(parts.username or ""),
             "PGPASSWORD": unquote(parts.password or ""),
             "PGDATABASE": parts.path.lstrip("/"),
+            # Runtimes that would take every core of the machine.
+            "GOMAXPROCS": str(self.cores),
+            "JDK_JAVA_OPTIONS": f"-XX:ActiveProcessorCount={self.cores}",
         }
 
 

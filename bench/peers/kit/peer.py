@@ -19,10 +19,7 @@ CORES = int(os.environ["PEER_CORES"])
 DATABASE_URL = os.environ["PEER_DATABASE_URL"]
 REDIS_URL = os.environ["PEER_REDIS_URL"]
 
-starts: list[float] = []
-dues: list[float] = []
-keys: list[int] = []
-
+_seen: list[tuple[float, float | None, int | None]] = []
 _voice = threading.Lock()
 
 
@@ -33,11 +30,8 @@ def due(number: int) -> float:
 
 def started(moment: float | None = None, key: int | None = None) -> None:
     """Keep that a job has started: the moment that it was due, and its number, where known."""
-    starts.append(time.time())
-    if moment is not None:
-        dues.append(moment)
-    if key is not None:
-        keys.append(key)
+    # One append, because handlers may run in several threads.
+    _seen.append((time.time(), moment, key))
 
 
 def say(**words: object) -> None:
@@ -54,8 +48,8 @@ def watch(stop: Callable[[], object]) -> None:
         told = 0
         while True:
             time.sleep(0.05)
-            if len(starts) != told:
-                told = len(starts)
+            if len(_seen) != told:
+                told = len(_seen)
                 say(done=told)
 
     def listen() -> None:
@@ -69,9 +63,11 @@ def watch(stop: Callable[[], object]) -> None:
 
 def report() -> None:
     """The last line: every start."""
-    count = len(starts)
+    seen = list(_seen)
+    has_dues = all(due is not None for _, due, _ in seen)
+    has_keys = all(key is not None for _, _, key in seen)
     say(
-        starts=starts,
-        dues=dues if len(dues) == count else None,
-        keys=keys if len(keys) == count else None,
+        starts=[start for start, _, _ in seen],
+        dues=[due for _, due, _ in seen] if has_dues else None,
+        keys=[key for _, _, key in seen] if has_keys else None,
     )
