@@ -75,6 +75,9 @@ fmt: $(VENV)/.dev ## Format, and mend what lint can mend
 bench: $(VENV)/.dev ## Measure every row, with JSON and plots into docs/evidence (options: ARGS="--quick")
 	@exec $(BIN)/cronwell bench all --output docs/evidence/performance.json --plots docs/evidence $(ARGS)
 
+peers: $(VENV)/.run ## Run the same work by Cronwell and by its peers (options: ARGS="--peers river --size jobs=5000")
+	@exec $(BIN)/python -m bench.peers.run $(ARGS)
+
 ##@ Keep
 
 docs: $(VENV)/.dev ## Write the generated pages of docs/reference
@@ -112,4 +115,4 @@ test -n "$(PYTHON)" || { echo "Cronwell needs Python 3.11 or newer with venv (De
 	"none is on PATH. To name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 endef
 
-.PHONY: run test setup unit faults check lint types imports fmt bench lock clean help docs
+.PHONY: run test setup unit faults check lint types imports fmt bench peers lock clean help docs

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.peers.catalogue import Peer
@@ -55,7 +55,7 @@ def _state(peer: Peer) -> str:
     return digest.hexdigest()
 
 
-def _run(command: list[str | Path], place: Path, environ: Mapping[str, str] | None = None) -> None:
+def _run(command: Sequence[str | Path], place: Path, environ: Mapping[str, str] | None = None) -> None:
     done = subprocess.run(
         [str(part) for part in command],
         cwd=place,
@@ -74,7 +74,7 @@ def _build_python(place: Path) -> None:
     venv = place / "venv"
     if not (venv / "bin" / "python").exists():
         _run([sys.executable, "-m", "venv", venv], place)
-    pip = [venv / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     _run([*pip, "--require-hashes", "--no-deps", "--requirement", "requirements.txt"], place)
 
 
@@ -87,11 +87,7 @@ def _build_go(place: Path) -> None:
 
 
 def _build_java(place: Path) -> None:
-    sources = place / "src" / "main" / "java"
-    sources.mkdir(parents=True, exist_ok=True)
-    for file in place.glob("*.java"):
-        shutil.move(file, sources / file.name)
-    _run(["mvn", "--quiet", "--batch-mode", "package"], place)
+    _run(["mvn", "--quiet", "--batch-mode", "compile"], place)
 
 
 def _node(place: Path) -> str:
@@ -110,5 +106,11 @@ _COMMAND: Mapping[str, Callable[[Path], list[str]]] = {
     "python": lambda place: [str(place / "venv" / "bin" / "python"), "work.py"],
     "node": lambda place: [_node(place), "work.mjs"],
     "go": lambda place: [str(place / "peer")],
-    "java": lambda place: ["java", "-cp", "target/classes:target/dependency/*", "Work"],
+    "java": lambda place: [
+        "java",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-cp",
+        "target/classes:target/dependency/*",
+        "Work",
+    ],
 }

@@ -65,7 +65,9 @@ async def work() -> None:
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         peer.watch(lambda: loop.call_soon_threadsafe(stopping.set))
-        await asyncio.wait({worker, asyncio.create_task(stopping.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {worker, asyncio.create_task(stopping.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
         worker.cancel()
         await asyncio.wait({worker}, timeout=10)
     peer.report()
