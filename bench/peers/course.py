@@ -27,6 +27,7 @@ GRACE = 5.0
 """Seconds after the last slot in which a late start still counts."""
 STOP_DEADLINE = 30.0
 READY_DEADLINE = 120.0
+PREPARE_DEADLINE = 600.0
 
 
 class Worker:
@@ -103,7 +104,7 @@ class Course:
                 redis_url = ""
                 if "redis" in self._peer.needs:
                     redis_url = await stack.enter_async_context(redis(self._redis_server()))
-                environ = {**os.environ, **timed.environ(url, redis_url)}
+                environ = {**_outside(), **timed.environ(url, redis_url)}
                 figures = await self._attempt(timed, url, environ, progress)
             if figures is not None:
                 return timed, figures
@@ -134,7 +135,14 @@ class Course:
                 stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
                 cwd=self._log.parent, env=environ, start_new_session=True,
             )  # fmt: skip
-            if await process.wait() != 0:
+            try:
+                code = await asyncio.wait_for(process.wait(), PREPARE_DEADLINE)
+            except TimeoutError:
+                raise NotReady("could not prepare in time") from None
+            finally:
+                if process.returncode is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+            if code != 0:
                 raise NotReady(f"could not prepare: {self._last_words()}")
 
     @contextlib.asynccontextmanager
@@ -214,6 +222,11 @@ class Course:
         if found is None:
             raise NotReady("not run: no Redis server in its environment")
         return found
+
+
+def _outside() -> dict[str, str]:
+    """Our environment, without what would lead another Python to our modules."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def _on_grid(moment: float, period: float) -> float:

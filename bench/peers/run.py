@@ -12,7 +12,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -119,25 +121,30 @@ async def _run(
             progress = stage("the limit of the bare statements")
             facts, limit = await own.survey(sizes["limit"])
             progress(1, 1)
+            facts["sizes"] = {**sizes, "cores": options.cores}
             for work, task in tasks.items() if options.own else ():
                 timed, figures = await own.run(task, stage(f"{work}: {OWN}"))
                 version = str(facts["version"])
                 found[work].append(Entry(OWN, version, figures, task=timed, configuration=CONFIGURATION))
             for peer in catalogue.peers():
-                for work, task in tasks.items():
-                    if peer.name in chosen:
+                if peer.name in chosen:
+                    for work, task in tasks.items():
                         entry = await _entry(peer, task, commands[peer.name], server, options, stage)
                         found[work].append(entry)
-    facts["configurations"] = {"cores": options.cores, "sizes": sizes}
+                    # After each, so that nothing is lost where the next one never ends.
+                    _write(options.output, report_of(facts, limit, tasks, found))
     for work in works:
         console.print(table_of(work, TITLES[work].format(**sizes), found[work]))
     console.print(
         f"on {facts['machine']}; limit of the bare statements {limit:,.0f}/s; {facts['postgresql']}"
     )
-    if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        report = report_of(facts, limit, tasks, found)
-        options.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    _write(options.output, report_of(facts, limit, tasks, found))
+
+
+def _write(output: Path | None, report: dict[str, Any]) -> None:
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def _build(
@@ -172,8 +179,10 @@ async def _entry(
     course = Course(peer, command, server, place / f"{task.work}.log", patience=options.patience)
     try:
         timed, figures = await course.run(task, stage(f"{task.work}: {peer.title}"))
-    except NotReady as error:
-        return Entry(peer.title, peer.version, None, str(error), configuration=peer.configuration(task.work))
+    except (NotReady, ValueError, OSError, asyncpg.PostgresError) as error:
+        # One that fails does not keep the others from running.
+        why = str(error) or type(error).__name__
+        return Entry(peer.title, peer.version, None, why, configuration=peer.configuration(task.work))
     return Entry(peer.title, peer.version, figures, task=timed, configuration=peer.configuration(task.work))
 
 
