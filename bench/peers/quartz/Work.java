@@ -91,7 +91,7 @@ public final class Work {
         settings.put("org.quartz.threadPool.threadCount", String.valueOf(THREADS));
         settings.put("org.quartz.jobStore.class", "org.quartz.impl.jdbcjobstore.JobStoreTX");
         settings.put("org.quartz.jobStore.driverDelegateClass", "org.quartz.impl.jdbcjobstore.PostgreSQLDelegate");
-        settings.put("org.quartz.jobStore.isClustered", "true");
+        settings.put("org.quartz.jobStore.isClustered", "false");
         settings.put("org.quartz.jobStore.acquireTriggersWithinLock", "true");
         settings.put("org.quartz.jobStore.dataSource", "peer");
         settings.put("org.quartz.dataSource.peer.provider", "hikaricp");
