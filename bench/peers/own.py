@@ -31,7 +31,7 @@ CONFIGURATION = (
 _STARTS = """
 select
     extract(epoch from started_at)::float8 as started,
-    extract(epoch from ready_at)::float8 as due,
+    extract(epoch from slot)::float8 as due,
     extract(epoch from finished_at)::float8 as finished,
     job_id
 from executions
