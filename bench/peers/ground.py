@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import socket
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from uuid import uuid4
 
 import asyncpg
 
+from cronwell.bench.fleet import free_ports
 from cronwell.runtime.embedded import EmbeddedPostgres
 
 
@@ -40,18 +40,10 @@ class PostgresServer:
             await admin.close()
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextlib.asynccontextmanager
 async def postgres() -> AsyncIterator[PostgresServer]:
     """The embedded PostgreSQL with Cronwell's settings, and a port for those that cannot open a socket file."""
-    port, password = free_port(), secrets.token_hex(16)
+    port, password = free_ports("127.0.0.1"), secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="cronwell-peers-") as folder:
         data_dir = Path(folder) / "data"
         access = Path(folder) / "pg_hba.conf"
@@ -76,7 +68,7 @@ async def postgres() -> AsyncIterator[PostgresServer]:
 @contextlib.asynccontextmanager
 async def redis(server: Path) -> AsyncIterator[str]:
     """A Redis that keeps a log of its writes, flushed every second, as its documentation advises; its address."""
-    port = free_port()
+    port = free_ports("127.0.0.1")
     with tempfile.TemporaryDirectory(prefix="cronwell-peers-") as folder:
         process = await asyncio.create_subprocess_exec(
             server, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
