@@ -62,7 +62,8 @@ class Own:
             else:
                 task = await self._run_timed(task, database, url, progress)
             report, ended_at = await _read(database)
-        return task, figures_of(task, report, ended_at)
+        # Staging is part of its drain: the clock starts when the jobs become due, not when the first has been claimed.
+        return task, figures_of(task, report, ended_at, began_at=min(report.dues or (), default=None))
 
     async def _run_timed(self, task: Task, database: Database, url: str, progress: Progress) -> Task:
         async with fleet(_patient(Settings()), url, workers=task.cores) as _:
