@@ -67,7 +67,7 @@ async def postgres() -> AsyncIterator[PostgresServer]:
 
 @contextlib.asynccontextmanager
 async def redis(server: Path) -> AsyncIterator[str]:
-    """A Redis that keeps a log of its writes, flushed every second, as its documentation advises; its address."""
+    """A Redis that keeps a log of its writes, flushed every second; its address."""
     port = free_ports("127.0.0.1")
     with tempfile.TemporaryDirectory(prefix="cronwell-peers-") as folder:
         process = await asyncio.create_subprocess_exec(
