@@ -198,14 +198,17 @@ class Client:
             loop=self._loop,
             socket_factory=self._make_socket,
         )
+        connection = Connection(origin.peer)
         try:
-            _, connection = await self._loop.create_connection(
-                lambda: Connection(origin.peer),
+            await self._loop.create_connection(
+                lambda: connection,
                 sock=made,
                 ssl=self._context() if origin.is_tls else None,
                 server_hostname=origin.host.rstrip(".") if origin.is_tls else None,
             )
         except BaseException:
+            # First what may still read from the socket: its number is given to the next one.
+            connection.close()
             made.close()
             raise
         return connection
@@ -263,7 +266,7 @@ class Client:
 
 def _is_address(host: str) -> bool:
     try:
-        ip_address(host.partition("%")[0])
+        ip_address(host)  # with a scope only where it is IPv6: 8.8.8.8%.example.com is a name
     except ValueError:
         return False
     return True

@@ -12,6 +12,7 @@ import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cronwell.model.execution import Result
@@ -48,6 +49,8 @@ async def drive(
         return Ending(ended.value, Result.CANCELLED if context.was_told else None)
     except asyncio.CancelledError:
         return Ending(None)
+    except GeneratorExit as error:
+        raise RuntimeError("the function raised GeneratorExit") from error
     driver = _Driver(function, context, signals)
     watch = Watch(signals, driver.stop)
     try:
@@ -60,9 +63,13 @@ async def drive(
         task = asyncio.get_running_loop().create_task(_go_on_alone(function, given_up.awaited))
         lost.add(task)
         task.add_done_callback(lost.discard)
-        if driver.is_cancelled_from_outside:
+        if driver.is_ending or driver.is_cancelled_from_outside:
             raise asyncio.CancelledError from None
         return Ending(None, driver.reason, is_abandoned=True)
+    except GeneratorExit as error:
+        if driver.is_dropped:
+            raise
+        raise RuntimeError("the function raised GeneratorExit") from error
     finally:
         watch.close()
         driver.close()
@@ -81,8 +88,8 @@ class _Driver:
     """Drives one function that waits, and decides what becomes of cancellations."""
 
     __slots__ = (
-        "_before", "_cancels", "_context", "_function", "_is_closed", "_is_ending", "_is_given_up", "_loop", "_signals",
-        "_task", "_timer", "reason",
+        "_before", "_cancels", "_context", "_function", "_is_closed", "_is_given_up", "_loop", "_signals", "_task",
+        "_timer", "is_dropped", "is_ending", "reason",
     )  # fmt: skip
 
     def __init__(self, function: Function, context: Context, signals: Signals) -> None:
@@ -97,7 +104,8 @@ class _Driver:
         self._before = task.cancelling()
         self._cancels = 0
         self._is_given_up = False
-        self._is_ending = False
+        self.is_ending = False
+        self.is_dropped = False
         self._is_closed = False
         self.reason: Result | None = None
 
@@ -124,18 +132,21 @@ class _Driver:
         """Wait for what the function waits for, step by step, to its end."""
         while True:
             try:
-                sent = yield awaited
+                sent = yield from self._wait_for(awaited)
             except asyncio.CancelledError as cancelled:
-                if END in cancelled.args and not self._is_ending:
-                    self._is_ending = True
-                    self._context.stop()
-                    self._give_up_after(FORCED_SECONDS)
+                self._note_end(cancelled)
                 try:
                     awaited = self._function.throw(cancelled)
                 except StopIteration as ended:
                     return _outcome(ended)
                 if self._is_given_up:
                     raise _GivenUp(awaited) from None
+            except GeneratorExit:
+                self.is_dropped = True
+                self._function.close()
+                raise
+            except _GivenUp:
+                raise
             except BaseException as error:  # noqa: BLE001  # what it waited for failed: that is the function's to handle
                 try:
                     awaited = self._function.throw(error)
@@ -147,8 +158,41 @@ class _Driver:
                 except StopIteration as ended:
                     return _outcome(ended)
 
+    def _wait_for(self, awaited: Any) -> Generator[Any, Any, Any]:
+        """Wait as the task itself would, but stay able to leave.
+
+        A cancellation ends a plain future at once. A task (or a group of them) may swallow it, and who waits for that task
+        would not hear of it: we wait beside it, and pass cancellations on.
+        """
+        if not isinstance(awaited, asyncio.Future) or type(awaited) is asyncio.Future:
+            return (yield awaited)
+        awaited._asyncio_future_blocking = False
+        while True:
+            gate = self._loop.create_future()
+            opened = partial(_open, gate)
+            awaited.add_done_callback(opened)
+            try:
+                yield from gate
+            except asyncio.CancelledError as cancelled:
+                awaited.remove_done_callback(opened)
+                if self._is_given_up:
+                    awaited.cancel()
+                    awaited._asyncio_future_blocking = True
+                    raise _GivenUp(awaited) from None
+                self._note_end(cancelled)
+                if not awaited.cancel(*cancelled.args):
+                    raise
+            else:
+                return None
+
+    def _note_end(self, cancelled: asyncio.CancelledError) -> None:
+        if END in cancelled.args and not self.is_ending:
+            self.is_ending = True
+            self._context.stop()
+            self._give_up_after(FORCED_SECONDS)
+
     def _stop(self, reason: Result) -> None:
-        if self._is_closed or self._is_ending:
+        if self._is_closed or self.is_ending:
             return
         self.reason = reason
         self._context.stop()
@@ -165,6 +209,8 @@ class _Driver:
         self._give_up_after(grace)
 
     def _give_up_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
@@ -174,6 +220,11 @@ class _Driver:
     def _cancel(self) -> None:
         self._cancels += 1
         self._task.cancel()
+
+
+def _open(gate: asyncio.Future[None], _: object) -> None:
+    if not gate.done():
+        gate.set_result(None)
 
 
 def _outcome(ended: StopIteration) -> Outcome:

@@ -127,7 +127,9 @@ def _forms(address: Address) -> Iterator[Address]:
 def _read_address(text: str) -> Address | None:
     try:
         # A scope (fe80::1%eth0) says which link, not which address.
-        return ip_address(text.partition("%")[0])
+        # Only IPv6 has one: 8.8.8.8%.example.com is a name, which the operating system would look up.
+        address = text.partition("%")[0]
+        return ip_address(address if ":" in address else text)
     except ValueError:
         return None
 

@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         if self._answer is None:
             self.close()  # nobody asked
             return
-        if not self._has_head and self._head_size > HEAD_LIMIT:
+        if self._head_size > HEAD_LIMIT:
             self._fail("protocol", _LONG_HEAD)
             return
         self._head_size += len(data)
@@ -147,6 +147,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         answer = self._answer
+        self._head_size = 0  # what comes between parts of a body, and after it (trailers), counts as a head does
         if answer is not None:
             answer.kept.add(body)
             if answer.kept.size > answer.response_limit:

@@ -140,7 +140,7 @@ def read_retry_after(text: str, *, sent_at: datetime) -> timedelta | None:
 def _read_date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 

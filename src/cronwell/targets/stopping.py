@@ -54,13 +54,14 @@ class Interrupt:
     also when both come at once.
     """
 
-    __slots__ = ("_cancelling", "_signals", "_task", "_watch", "reason")
+    __slots__ = ("_cancelling", "_is_over", "_signals", "_task", "_watch", "reason")
 
     _watch: Watch
     _task: asyncio.Task[Any]
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
+        self._is_over = False
         self.reason: Result | None = None
 
     def __enter__(self) -> Self:
@@ -78,14 +79,20 @@ class Interrupt:
         traceback: TracebackType | None,
     ) -> bool:
         self._watch.close()
+        self._is_over = True
         if self.reason is None:
             return False
         is_ours_alone = self._task.uncancel() <= self._cancelling
         return is_ours_alone and kind is asyncio.CancelledError
 
     def _stop(self, reason: Result) -> None:
-        self.reason = reason
-        self._task.cancel()
+        # One turn later: a loop that was held up may hear of the deadline before what ended long ahead of it.
+        asyncio.get_running_loop().call_soon(self._strike, reason)
+
+    def _strike(self, reason: Result) -> None:
+        if not self._is_over:
+            self.reason = reason
+            self._task.cancel()
 
 
 async def ended_or_stopped(ending: asyncio.Future[Any], signals: Signals) -> Result | None:
