@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -63,6 +64,9 @@ with contextlib.suppress(ImportError):
 
 DEFAULT_TENANT = 1
 CONNECT_EVERY = 0.5
+CONNECT_SELDOM = 5.0
+# A command that somebody waits for gives up on a database that does not answer; a role never does.
+COMMAND_PATIENCE = 20.0
 STALE_AFTER = timedelta(seconds=15)
 
 
@@ -106,7 +110,7 @@ def migrate(settings: Settings, *, role: str = "migrate") -> list[str]:
     logs.configure(settings.log, role=role)
 
     async def go(url: str) -> list[str]:
-        async with _database(settings, url, "migrate", is_hot=False) as database:
+        async with _database(settings, url, "migrate", is_hot=False, patience=COMMAND_PATIENCE) as database:
             return [f"{step.version:04d} {step.name}" for step in await migrations.migrate(database)]
 
     with _reachable_database(settings) as url:
@@ -120,7 +124,9 @@ def signing_secret(settings: Settings) -> str:
     """The secret that deliveries are signed with."""
 
     async def go(url: str) -> str:
-        async with _database(settings, url, "signing-secret", is_hot=False) as database:
+        async with _database(
+            settings, url, "signing-secret", is_hot=False, patience=COMMAND_PATIENCE
+        ) as database:
             return await PostgresStore(database).signing_secret(DEFAULT_TENANT)
 
     with _reachable_database(settings) as url:
@@ -334,24 +340,32 @@ async def _base(settings: Settings, role: str, *, is_hot: bool) -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def _database(settings: Settings, url: str, role: str, *, is_hot: bool) -> AsyncIterator[Database]:
-    database = await _connect(settings, url, role, is_hot=is_hot)
+async def _database(
+    settings: Settings, url: str, role: str, *, is_hot: bool, patience: float | None = None
+) -> AsyncIterator[Database]:
+    database = await _connect(settings, url, role, is_hot=is_hot, patience=patience)
     try:
         yield database
     finally:
         await database.close()
 
 
-async def _connect(settings: Settings, url: str, role: str, *, is_hot: bool) -> Database:
-    """Connect, waiting for a database that is not up yet."""
+async def _connect(
+    settings: Settings, url: str, role: str, *, is_hot: bool, patience: float | None
+) -> Database:
+    """Connect, waiting for a database that is not up yet; for `patience` seconds at the most where that is given."""
+    began, wait = time.monotonic(), CONNECT_EVERY
     while True:
         try:
             return await Database.connect(
                 settings.database, url, application_name=f"cronwell {role}", is_hot=is_hot
             )
         except errors.StoreUnavailable as error:
-            telemetry.service_failed("connect", error, CONNECT_EVERY)
-            await asyncio.sleep(CONNECT_EVERY)
+            if patience is not None and time.monotonic() - began > patience:
+                raise
+            telemetry.service_failed("connect", error, wait)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, CONNECT_SELDOM)
 
 
 def _readiness(base: Base, services: Callable[[], Sequence[Service]]) -> Callable[[], Awaitable[list[str]]]:

@@ -10,9 +10,10 @@ import pytest
 
 from cronwell.bench.cost import Reading
 from cronwell.bench.fleet import free_ports
-from cronwell.bench.rows import create, scale
+from cronwell.bench.rows import ROWS, create, scale
 from cronwell.bench.rows.scale import Meters, Plan, Rung, Staged
 from cronwell.bench.web import growth, in_ms, open_loop
+from cronwell.cli import bench
 from cronwell.config import Settings
 from cronwell.control.definitions import judge
 from cronwell.control.paging import read_cursor
@@ -131,3 +132,7 @@ def test_ports_in_a_row_are_free() -> None:
     for port in range(first, first + 3):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
+
+
+def test_the_help_names_every_row() -> None:
+    assert tuple(ROWS) == bench.NAMES

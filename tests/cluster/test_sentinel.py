@@ -90,7 +90,7 @@ async def test_whatever_is_taken_away_somebody_is_called_and_told_once_that_it_i
     await asyncio.to_thread(own_server.stop, "immediate")
     await until(lambda: desk.of("database") == ["page"], within=15)
     code, told = await asyncio.to_thread(_once, started)
-    assert (code, "CRITICAL: the database has not answered" in told) == (2, True)
+    assert (code, "CRITICAL: the database does not answer" in told) == (2, True)
     await asyncio.to_thread(own_server.start)
     await until(lambda: desk.of("database") == ["page", "resolve"], within=30)
     await _until_fine(started)

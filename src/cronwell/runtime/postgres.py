@@ -152,7 +152,9 @@ class Database:
                 f"database.url (CRONWELL_DATABASE_URL) cannot be used: {words_of(error)}"
             ) from error
         except _CLIENT_ERRORS as error:
-            raise errors.StoreUnavailable(f"PostgreSQL does not answer: {words_of(error)}") from error
+            raise errors.StoreUnavailable(
+                f"PostgreSQL at {servers.places} does not answer: {words_of(error)}"
+            ) from error
         database = cls(pool, servers)
         if version < OLDEST_SUPPORTED:
             await database.close()

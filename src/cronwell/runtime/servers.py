@@ -51,6 +51,11 @@ class Servers:
         """When the incarnation before this one last answered a statement."""
 
     @property
+    def places(self) -> str:
+        """Where the servers are, without who asks."""
+        return ", ".join(_place(url) for url in self._urls)
+
+    @property
     def incarnation(self) -> str | None:
         """Which incarnation the last connection led to; None before the first."""
         return self._incarnation
@@ -98,6 +103,12 @@ class Servers:
         if before is not None and incarnation != before:
             self.replaced_at = self.answered_at
             self.on_change()
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    hosts = parts.netloc.rpartition("@")[2]
+    return hosts or dict(parse_qsl(parts.query)).get("host") or "the address of the environment"
 
 
 def each_of(url: str) -> list[str]:

@@ -84,9 +84,7 @@ def judge(reading: Reading | None, silence: timedelta, why: str, limits: Limits)
     problems: list[Problem] = []
     if silence:
         level = Level.CRITICAL if silence >= limits.unanswered else Level.WARNING
-        problems.append(
-            Problem(DATABASE, level, f"the database has not answered for {_seconds(silence)}: {why}")
-        )
+        problems.append(Problem(DATABASE, level, f"the database does not answer: {why}"))
     if reading is None:
         return Verdict(tuple(problems), frozenset({WATERMARK, SHARDS, OVERDUE, WORKERS, SCHEDULERS}))
     problems += _watermark(reading, reading.now + silence, limits)

@@ -147,7 +147,9 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         answer = self._answer
-        self._head_size = 0  # what comes between parts of a body, and after it (trailers), counts as a head does
+        self._head_size = (
+            0  # what comes between parts of a body, and after it (trailers), counts as a head does
+        )
         if answer is not None:
             answer.kept.add(body)
             if answer.kept.size > answer.response_limit:

@@ -34,6 +34,7 @@ class _Sink:
     def abort(self) -> None: ...
     def is_closing(self) -> bool:
         return False
+
     def get_write_buffer_size(self) -> int:
         return 0
 
@@ -41,7 +42,7 @@ class _Sink:
 @pytest.mark.parametrize("endless", [b"0\r\nX: ", b"5;x="])
 async def test_trailers_and_extensions_without_an_end_are_not_gathered(endless: bytes) -> None:
     connection = Connection("there")
-    connection.connection_made(_Sink())  # type: ignore[arg-type]
+    connection.connection_made(_Sink())  # type: ignore[arg-type]  # as much of a transport as it needs
     done = connection.ask(b"", Answer(10, 1000), asyncio.get_running_loop())
     connection.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + endless)
     for _ in range(20):
@@ -57,8 +58,14 @@ async def test_what_was_there_before_the_deadline_counts_although_the_loop_was_h
     interrupt = stopping.Interrupt(within(0.1))
     got = b""
     with interrupt, ours, theirs:
-        theirs_sends = asyncio.get_running_loop().call_soon
-        theirs_sends(lambda: (theirs.send(b"ok"), time.sleep(0.3)))
+
+        def send_and_hold_up() -> None:
+            theirs.send(b"ok")
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                pass
+
+        asyncio.get_running_loop().call_soon(send_and_hold_up)
         got = await asyncio.get_running_loop().sock_recv(ours, 10)
     assert (got, interrupt.reason) == (b"ok", None)
 

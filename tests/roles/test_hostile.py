@@ -37,7 +37,9 @@ async def test_a_function_whose_child_takes_no_end_gives_its_place_back(house: H
     house.registry.add(work, "work")
     await house.create("first", timeout="1s", retry=NEVER)
     try:
-        async with house.working(concurrency=1, heartbeat=timedelta(milliseconds=100), cancel_grace=timedelta(seconds=1)):
+        async with house.working(
+            concurrency=1, heartbeat=timedelta(milliseconds=100), cancel_grace=timedelta(seconds=1)
+        ):
             key = await house.trigger("first")
             async with asyncio.timeout(15):
                 done = await house.until_state(key, State.FAILED)
@@ -47,15 +49,19 @@ async def test_a_function_whose_child_takes_no_end_gives_its_place_back(house: H
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_a_function_that_raises_generator_exit_gives_its_place_back(house: House, is_late: bool) -> None:
+async def test_a_function_that_raises_generator_exit_gives_its_place_back(
+    house: House, is_late: bool
+) -> None:
     async def work(ctx: Context) -> None:
         if is_late:
-            await asyncio.sleep(0.01)
+            await asyncio.get_running_loop().run_in_executor(None, int)
         raise GeneratorExit
 
     house.registry.add(work, "work")
     await house.create("first", timeout="1s", retry=NEVER)
-    async with house.working(concurrency=1, heartbeat=timedelta(milliseconds=100), cancel_grace=timedelta(seconds=1)):
+    async with house.working(
+        concurrency=1, heartbeat=timedelta(milliseconds=100), cancel_grace=timedelta(seconds=1)
+    ):
         key = await house.trigger("first")
         async with asyncio.timeout(12):
             await house.until_state(key, State.FAILED)
