@@ -39,10 +39,13 @@ class Claiming:
         self._slots = slots
         self._is_uncertain = False
         self._claimed_at = 0.0
+        self.wants_room = False
+        """There may be more than there were places for: whoever frees one should say so."""
 
     async def poll(self) -> timedelta:
         """Claim once through all pools and priorities; come back at once where there may be more."""
-        if not self._lease.may_claim or self._slots.free <= 0:
+        self.wants_room = self._slots.free <= 0
+        if not self._lease.may_claim or self.wants_room:
             return self._settings.poll
         if (early := self._early()) > 0:
             return timedelta(seconds=early)
@@ -56,7 +59,8 @@ class Claiming:
             self._is_uncertain = True
             raise
         if has_more:
-            return timedelta() if self._slots.free > 0 else self._settings.poll
+            self.wants_room = self._slots.free <= 0
+            return self._settings.poll if self.wants_room else timedelta()
         skipped = await self._store.skip_blocked(self._settings.pools, self._clock.now())
         if skipped:
             telemetry.skipped_for_overlap(skipped)

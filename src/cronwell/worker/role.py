@@ -62,13 +62,19 @@ async def worker_services(
     claim_waker, order_waker, lease_waker = Waker(), Waker(), Waker()
     departures = Departures(jobs)
     completion = Completion(store, settings)
+
+    def on_free() -> None:
+        # One claim for each place that falls free would be one for each execution.
+        if claiming.wants_room:
+            claim_waker.wake()
+
     slots = Slots(
         runners,
         completion,
         store,
         clock,
         settings,
-        on_free=claim_waker.wake,
+        on_free=on_free,
         on_gone=departures.pause,
     )
     lease = Lease(store, clock, settings, premises.handlers)
