@@ -120,6 +120,27 @@ async def test_a_member_may_come_by_tls_with_a_certificate_and_a_password(guarde
         await watching
 
 
+def connections_to(port: int) -> int:
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(there.endswith(f":{port:04X}") and state == "01" for _, _, there, state, *_ in lines)
+
+
+async def test_a_watch_of_a_server_that_has_fallen_silent_leaves_no_connection_behind(
+    guarded: Guarded,
+) -> None:
+    async with proxy_to(guarded.server.url) as proxy:
+        async with opened(f"etcds://127.0.0.1:{proxy.port}", guarded.settings) as coordination:
+            told, stop = asyncio.Event(), asyncio.Event()
+            watching = asyncio.create_task(run_services([coordination.watch(told.set)], stop=stop))
+            async with asyncio.timeout(5):
+                await told.wait()
+            assert connections_to(proxy.port) > 0
+            proxy.go_silent()
+            stop.set()
+            await watching
+        assert connections_to(proxy.port) == 0
+
+
 async def test_user_and_password_may_stand_in_the_address(guarded: Guarded) -> None:
     settings = dataclasses.replace(guarded.settings, user="", password="")
     address = f"etcds://cronwell:s%40cret@127.0.0.1:{guarded.server.port}"

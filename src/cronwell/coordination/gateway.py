@@ -97,6 +97,7 @@ class Gateway:
                             server_hostname=self._settings.server_name or None,
                         )
                     )
+                    stack.callback(_hang_up, response)
                     if response.status != 200:
                         self._judge(url, response.status, await response.read())
                 except (aiohttp.ClientError, OSError, _Elsewhere) as error:
@@ -244,6 +245,12 @@ class Gateway:
 
     def _unavailable(self, why: str) -> errors.CoordinationUnavailable:
         return errors.CoordinationUnavailable(f"etcd: {why}")
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End the connection at once, where TLS would first wait for the other side to take leave as well."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 class _StaleToken(Exception):
