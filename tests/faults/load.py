@@ -124,9 +124,9 @@ class Load:
     async def create(self) -> None:
         await asyncio.gather(*(self._create(job) for job in self.jobs()))
 
-    async def create_hostile(self, name: str, url: str) -> None:
-        """A job that calls another host each second, which keeps it waiting for ten."""
-        job = self._job(name, "* * * * * *", timeout="10s")
+    async def create_guest(self, name: str, url: str) -> None:
+        """A job that calls a host of its own each second, and gives it up between two seconds, not on the instant."""
+        job = self._job(name, "* * * * * *", timeout="10500ms")
         await self._create({**job, "target": url, "retry": {"max_attempts": 1}})
 
     async def run(self) -> None:

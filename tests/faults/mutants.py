@@ -33,7 +33,9 @@ SITE = Path(__file__).with_name("site")
 
 
 def environ(mutant: str = "", zones: dict[str, str] | None = None) -> dict[str, str]:
-    """What the processes have in their environment, to be changed."""
+    """What the processes have in their environment, to be changed; nothing where none is to be."""
+    if not mutant and not zones:
+        return {}
     path = os.pathsep.join([str(SITE), str(SITE.parents[2]), os.environ.get("PYTHONPATH", "")])
     return {"PYTHONPATH": path, MUTANT: mutant, ZONES: json.dumps(zones or {})}
 

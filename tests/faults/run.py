@@ -22,6 +22,7 @@ from tests.faults.load import Load, Size
 from tests.faults.nemesis import Nemesis
 from tests.faults.pace import aside, lasting
 from tests.faults.receiver import Receiver, receiving
+from tests.support.forked import Forked
 from tests.support.waiting import until_async
 
 
@@ -181,7 +182,7 @@ async def _take(
     )
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
+def _wait(process: subprocess.Popen[bytes] | Forked) -> None:
     try:
         process.wait(timeout=20)
     except subprocess.TimeoutExpired:

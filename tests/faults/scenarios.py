@@ -22,6 +22,7 @@ from tests.faults.run import Act, Stage
 from tests.faults.wire_faults import NoticesSpoiled
 
 CALM = "none"
+DEAD_HOST = "dead webhook host"
 BLACKOUT_SECONDS = 30.0
 
 
@@ -57,17 +58,31 @@ async def roll(stage: Stage) -> None:
         await lasting(5)
 
 
+async def rest(stage: Stage) -> None:
+    """A minute without a fault."""
+    await stage.nemesis.inject(Fault(CALM, 60))
+
+
 async def deaden_a_host(stage: Stage) -> None:
-    """One webhook host that hangs and one that drips, with a hundred calls under way to each; calm before."""
-    await stage.nemesis.inject(Fault(CALM, 30))
+    """A webhook host that hangs for ten jobs and drips for ten more, a hundred calls under way to each.
+
+    In the calm before each time as many jobs call a host that answers: what is compared is the host, not the load,
+    and only by the jobs that were there before.
+    """
     async with aside(receiving(stage.receiver.folder.parent / "dead")) as dead:
-        names = [f"dead-{path}-{n}" for path in ("hang", "drip") for n in range(10)]
-        for name in names:
-            await stage.load.create_hostile(name, f"{dead.url}/{name.split('-')[1]}")
-        await lasting(10)
-        await stage.nemesis.inject(Fault("dead webhook host", 30))
-        for name in names:
-            await stage.client.ask("delete", name, "DELETE", f"/v1/jobs/name:{name}")
+        for turn in range(3):
+            for fault, urls in (
+                (CALM, [f"{stage.receiver.url}/aside"]),
+                (DEAD_HOST, [f"{dead.url}/hang", f"{dead.url}/drip"]),
+            ):
+                names = [f"host-{turn}-{fault.replace(' ', '-')}-{n}" for n in range(20)]
+                for n, name in enumerate(names):
+                    await stage.load.create_guest(name, urls[n % len(urls)])
+                await lasting(15)
+                await stage.nemesis.inject(Fault(fault, 30))
+                for name in names:
+                    await stage.client.ask("delete", name, "DELETE", f"/v1/jobs/name:{name}")
+                await lasting(15)
 
 
 async def kill_workers(stage: Stage) -> None:

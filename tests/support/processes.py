@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from tests.support import forked
+from tests.support.forked import Forked
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,6 +23,11 @@ class Process:
 
     def __init__(self, arguments: list[str], environ: dict[str, str]) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+        if forked.is_possible(arguments, environ):
+            self.popen: subprocess.Popen[bytes] | Forked = Forked(
+                arguments, environ, self._log.fileno(), str(ROOT)
+            )
+            return
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "cronwell", *arguments],
             env=environ,

@@ -9,6 +9,7 @@ On each rung, in this order:
   a day; `cursors` is not vacuumed meanwhile, which would count against the smallest rung alone.
 - reads and pages over HTTP, open loop, by an API process that has had a few calls before, beside a scheduler and workers.
 - new jobs that are due a second later: how long until they are created, and how late they start.
+- the forecast of the next day's fires, once: its answer is kept for a minute.
 
 The targets compare the largest rung with the smallest. Differences of less than 2 ms count as none: at that size
 they say more about the machine than about the number of jobs.
@@ -118,6 +119,8 @@ class Rung:
     staged: Staged
     answers_ms: dict[str, dict[str, float]]
     """By what was asked for."""
+    forecast_ms: float
+    """Of the fires of the next day, with nothing kept from before."""
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -186,8 +189,8 @@ async def _rung(
     size = await bytes_of_jobs(database)
     staged = await _staging(ground, plan, database, url, count)
     await database.execute(_TAKE_BACK)
-    answers = await _answers(ground, plan, database, url, count)
-    return Rung(count, round(took, 1), round(size / count, 1), staged, answers)
+    answers, forecast = await _answers(ground, plan, database, url, count)
+    return Rung(count, round(took, 1), round(size / count, 1), staged, answers, forecast)
 
 
 async def _staging(ground: Ground, plan: Plan, database: Database, url: str, count: int) -> Staged:
@@ -289,7 +292,7 @@ def metric(text: str, name: str) -> float:
 
 async def _answers(
     ground: Ground, plan: Plan, database: Database, url: str, count: int
-) -> dict[str, dict[str, float]]:
+) -> tuple[dict[str, dict[str, float]], float]:
     progress = ground.stage(f"scale: ask with {count:,} jobs")
     settings = dataclasses.replace(ground.settings, port=free_ports(ground.settings.host))
     jobs = await sample(database, count, plan.reads)
@@ -311,8 +314,11 @@ async def _answers(
             found[what] = in_ms(await open_loop(act, rate=rate, count=calls))
             progress(len(found), len(asked) + 1)
         found |= await _new_jobs(plan, database, api, count)
+        began = time.perf_counter()
+        await api.call("GET", "/v1/forecast")
+        forecast = 1000 * (time.perf_counter() - began)
     progress(1, 1)
-    return found
+    return found, round(forecast, 1)
 
 
 def pages_of(count: int) -> dict[str, dict[str, str]]:
