@@ -27,7 +27,7 @@ BESIDE := .beside.log
 test: $(VENV)/.dev ## Set up, then run every check and every test (what CI runs)
 	@(nice -n 10 $(BIN)/pytest -q -n 4 --dist loadfile --durations=15 $(TIMED:%=--ignore=%) && $(MAKE) check) \
 		>$(BESIDE) 2>&1 & beside=$$!; \
-	$(BIN)/pytest -m "not faults and not slow" -n 2 --dist loadfile --durations=15 $(TIMED); timed=$$?; \
+	$(BIN)/pytest -p no:schemathesis -m "not faults and not slow" -n 2 --dist loadfile --durations=15 $(TIMED); timed=$$?; \
 	echo "and all others, and the checks, beside them:"; wait $$beside; beside=$$?; cat $(BESIDE); \
 	[ $$timed -eq 0 ] && [ $$beside -eq 0 ]
 

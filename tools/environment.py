@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from collections import deque
@@ -30,13 +31,30 @@ def main(environment: Path, lock: Path) -> int:
     pinned = len(PIN.findall(lock.read_text()))
     print(f"Installing {lock.name}: {pinned} pinned packages", flush=True)
     # The lock is complete, so pip has nothing to resolve; hashes make each download the one that was locked.
-    if code := pip(python, "--no-deps", "--require-hashes", "--requirement", str(lock), expected=pinned):
+    locked = ("--no-deps", "--require-hashes", "--requirement")
+    # pip itself first: each Python comes with another one, and an old one takes twice as long for the rest.
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as only_pip:
+        only_pip.write(pinned_lines("pip", lock))
+        only_pip.flush()
+        if code := pip(python, *locked, only_pip.name):
+            return code
+    # Most of what only developers use is never imported in a run: what is gets compiled then.
+    compiling = () if "dev" not in lock.name else ("--no-compile",)
+    if code := pip(python, *compiling, *locked, str(lock), expected=pinned):
         return code
     # Without build isolation the build backend is the locked one and nothing else is fetched.
     if code := pip(python, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)):
         return code
     print(f"Ready in {time.monotonic() - started:.0f} s", flush=True)
     return 0
+
+
+def pinned_lines(name: str, lock: Path) -> str:
+    """What the lock says of one package: its version and hashes."""
+    found = re.search(rf"^{re.escape(name)}==.*(?:\n .*)*\n", lock.read_text(), re.MULTILINE)
+    if found is None:
+        sys.exit(f"{lock} does not pin {name}: run `make lock`")
+    return found[0]
 
 
 def starts(python: Path) -> bool:
