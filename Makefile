@@ -20,13 +20,14 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 run: $(VENV)/.run ## Install what is needed and start everything on 127.0.0.1:8420 (options: ARGS="--port 9000")
 	@exec $(BIN)/cronwell up $(ARGS)
 
-# Tests that watch the clock run two at once; all other tests, and then the checks, take what those leave of the machine.
+# Tests that watch the clock run two at once; all other tests, and the checks, take what those leave of the machine.
 TIMED := $(wildcard tests/cluster tests/faults tests/guide)
 BESIDE := .beside.log
 
 test: $(VENV)/.dev ## Set up, then run every check and every test (what CI runs)
-	@(nice -n 10 $(BIN)/pytest -q -n 4 --dist loadfile --durations=15 $(TIMED:%=--ignore=%) && $(MAKE) check) \
-		>$(BESIDE) 2>&1 & beside=$$!; \
+	@(nice -n 10 $(MAKE) check & \
+		nice -n 10 $(BIN)/pytest -q -n 4 --dist loadfile --durations=15 $(TIMED:%=--ignore=%); others=$$?; \
+		wait $$! && [ $$others -eq 0 ]) >$(BESIDE) 2>&1 & beside=$$!; \
 	$(BIN)/pytest -p no:schemathesis -m "not faults and not slow" -n 2 --dist loadfile --durations=15 $(TIMED); timed=$$?; \
 	echo "and all others, and the checks, beside them:"; wait $$beside; beside=$$?; cat $(BESIDE); \
 	[ $$timed -eq 0 ] && [ $$beside -eq 0 ]
