@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as datetime_module
+import datetime as dt
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -98,7 +98,7 @@ def beat_rules(draw: st.DrawFn) -> str:
 def walk(text: str, start: datetime, after: datetime, until: datetime) -> list[datetime]:
     """Return what plain dateutil lists in (after, until], by walking all the way from the start."""
     # dateutil looks for what comes after `until` up to the year 9999, which for a rare rule takes minutes.
-    ending = SimpleNamespace(**{**vars(datetime_module), "MAXYEAR": until.year})
+    ending = SimpleNamespace(**{**vars(dt), "MAXYEAR": until.year})
     with mock.patch.object(dateutil, "datetime", ending):
         return [
             found for found in takewhile(lambda found: found <= until, _all(text, start)) if found > after
