@@ -270,6 +270,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 
 # Not of one tenant: they act for the whole installation, or on what they are handed with its tenant.
 OF_ALL = {
+    *("claim_shares", "waiting_tenants"),
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
     *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),

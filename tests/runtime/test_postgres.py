@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from cronwell import errors
 from cronwell.config import DatabaseSettings
 from cronwell.runtime import postgres
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
 from tests.support.pooler import Pooler, pooler_to
 from tests.support.postgres import temporary_server
 from tests.support.proxy import Proxy, proxy_to
@@ -426,40 +425,3 @@ async def test_everything_works_behind_a_transaction_pooler(pooler: Pooler) -> N
 async def test_without_the_pooler_setting_a_pooler_refuses_us(pooler: Pooler) -> None:
     with pytest.raises(errors.StoreUnavailable, match="unsupported startup parameter"):
         await Database.connect(DatabaseSettings(), pooler.url, application_name="naive")
-
-
-# Named statements
-
-
-def test_statements_are_read_by_name_without_their_purpose(tmp_path: Path) -> None:
-    file = tmp_path / "jobs.sql"
-    file.write_text(
-        "-- What the store does with jobs.\n\n"
-        "-- name: claim\n-- Take what is due.\n-- Twice as fast as it was.\n"
-        "select 1 -- not a purpose\nfrom jobs;\n\n"
-        "-- name: count_all\n-- Count them.\nselect count(*)\n  from jobs\n"
-    )
-    assert load_statements(file) == {
-        "claim": "/* claim */ select 1 -- not a purpose\nfrom jobs",
-        "count_all": "/* count_all */ select count(*)\n  from jobs",
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("-- name: a\n-- One.\nselect 1\n-- name: a\n-- Two.\nselect 2", "defined twice"),
-        ("-- name: a\nselect 1", "purpose"),
-        ("-- name: a\n-- One.\n\n", "no SQL"),
-        ("-- name: a b\n-- One.\nselect 1", "does not name"),
-        ("-- name: Claim\n-- One.\nselect 1", "does not name"),
-        ("select 1\n-- name: a\n-- One.\nselect 1", "before the first"),
-    ],
-)
-def test_a_file_of_statements_that_hides_something_is_refused(
-    tmp_path: Path, text: str, complaint: str
-) -> None:
-    file = tmp_path / "wrong.sql"
-    file.write_text(text)
-    with pytest.raises(ValueError, match=complaint):
-        load_statements(file)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import cronwell.sentinel
 import cronwell.store.postgres
-from cronwell.runtime.postgres import load_statements
+from cronwell.runtime.statements import load_statements
 from tests.schema.million import FIRST_DAY, NOON, ROWS, job_id, slot_of, worker_id
 from tests.schema.plans import Explained, Scan
 
@@ -154,6 +154,27 @@ HOT = [
             "moved": (KEY,),
             # The first is what is unfinished since more than a day: little, in an index of its own.
             "executions": (way("executions_unfinished", "slot"), KEY),
+        },
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "claim_shares",
+        ["default", 1, NOON, worker_id(1), [1, 2], NOON, [500, 500]],
+        {
+            "candidate": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),),
+            "earlier": (EARLIER,),
+            "other": (EARLIER,),
+            "moved": (KEY,),
+            "executions": (way("executions_unfinished", "slot"), KEY),
+        },
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "waiting_tenants",
+        ["default", 1, NOON],
+        {
+            "executions": (way("executions_waiting", "pool", "priority"),),
+            "following": (way("executions_waiting", "pool", "priority", "tenant_id"),),
         },
         is_sorted_by_index=True,
     ),

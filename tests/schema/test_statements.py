@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from cronwell.bus import postgres as bus
-from cronwell.runtime.postgres import load_statements
+from cronwell.runtime.statements import load_statements
 from tests.shape.tree import SOURCE, files, shown
 from tests.support import postgres
 

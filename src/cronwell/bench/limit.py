@@ -22,7 +22,8 @@ from cronwell import errors
 from cronwell.bench.load import Load, register
 from cronwell.config import DatabaseSettings
 from cronwell.model.shards import SHARDS
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.postgres import store as store_module
 
 BATCH = 1000

@@ -11,8 +11,9 @@ from uuid import UUID
 from cronwell import errors
 from cronwell.coordination.port import Member, View
 from cronwell.runtime.listener import Listener
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import ErrorReport, Idle, Service
+from cronwell.runtime.statements import load_statements
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 

@@ -18,12 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import timedelta
-from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -47,8 +45,6 @@ IDLE_TIMEOUT = timedelta(seconds=15)
 # The client gives up only after the server should have: a server that answers late knows what it did.
 CLIENT_MARGIN = timedelta(seconds=5)
 
-_NAME = re.compile(r"-- name:\s*(\S+)\s*")
-_STATEMENT_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # Classes of SQLSTATE by which a server says that it cannot do its work now: connection, resources, operator
 # intervention (shutdown, timeout, cancel), system error; a deadlock or a lock that could not be had; and a server that
@@ -237,35 +233,6 @@ class Database:
             # A release that fails has ended the connection; what the statements said still stands.
             with contextlib.suppress(*_CLIENT_ERRORS):
                 await self._pool.release(raw)
-
-
-def load_statements(file: Path) -> Mapping[str, str]:
-    """Read a file of named statements, each a block of `-- name: claim`, its purpose in comment lines, and SQL.
-
-    Each statement comes back without its purpose and closing semicolon, and begins with its name in a comment, by
-    which an operator finds it in pg_stat_activity and the server's log. Raises ValueError for a name given twice
-    or a block without purpose or SQL: a mistake in the package, found at import.
-    """
-    statements: dict[str, str] = {}
-    blocks = re.split(r"^(?=-- name:)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    if any(line.strip() and not line.startswith("--") for line in blocks[0].splitlines()):
-        raise ValueError(f"{file.name}: SQL stands before the first `-- name:`")
-    for block in blocks[1:]:
-        heading, *lines = block.splitlines()
-        name = _NAME.fullmatch(heading)
-        if name is None or not _STATEMENT_NAME.fullmatch(name[1]):
-            raise ValueError(f"{file.name}: {heading!r} does not name a statement in lower_case")
-        if name[1] in statements:
-            raise ValueError(f"{file.name}: the statement {name[1]} is defined twice")
-        if not lines or not lines[0].startswith("-- "):
-            raise ValueError(f"{file.name}: the statement {name[1]} needs a line that says its purpose")
-        while lines and lines[0].startswith("--"):
-            lines.pop(0)
-        sql = "\n".join(lines).strip().removesuffix(";").rstrip()
-        if not sql:
-            raise ValueError(f"{file.name}: the statement {name[1]} has no SQL")
-        statements[name[1]] = f"/* {name[1]} */ {sql}"
-    return MappingProxyType(statements)
 
 
 # What it raises when connecting can never succeed. A port that is no number is a plain ValueError.

@@ -17,9 +17,9 @@ import asyncpg
 
 from cronwell import errors, logs, telemetry
 from cronwell.config import Settings
-from cronwell.runtime.postgres import load_statements
 from cronwell.runtime.servers import each_of, words_of
 from cronwell.runtime.service import Loop, run_services
+from cronwell.runtime.statements import load_statements
 from cronwell.sentinel.incidents import Incidents
 from cronwell.sentinel.judging import Level, Limits, Reading, Verdict, Waiting, in_words, judge
 from cronwell.sentinel.paging import Pager

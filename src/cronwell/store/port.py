@@ -7,7 +7,7 @@ is an argument; rows of one tenant are never given to another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import date, datetime, timedelta
 from typing import Any, Protocol
@@ -214,6 +214,23 @@ class Store(ClusterStore, ScheduleReads, Protocol):
     async def claim(
         self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
     ) -> list[Claimed]: ...
+    async def claim_shares(
+        self,
+        worker: UUID,
+        pool: str,
+        priority: int,
+        *,
+        ready_by: datetime,
+        shares: Mapping[int, int],
+        now: datetime,
+    ) -> list[Claimed]:
+        """Claim so many of each tenant."""
+        ...
+
+    async def waiting_tenants(self, pool: str, priority: int, ready_by: datetime) -> dict[int, float]:
+        """The tenants that have something to claim, with their weights."""
+        ...
+
     async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int: ...
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
         """Record results; for each, the state it led to, or None where its fence was no longer valid, or another's."""

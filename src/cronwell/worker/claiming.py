@@ -13,6 +13,7 @@ from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Ended, Store
 from cronwell.worker.catalog import Catalog, KnownJob
 from cronwell.worker.lease import Lease
+from cronwell.worker.queue import Queue
 from cronwell.worker.slots import Slots
 
 PRIORITIES = (0, 1, 2)
@@ -37,6 +38,7 @@ class Claiming:
         self._lease = lease
         self._catalog = catalog
         self._slots = slots
+        self._queues = [Queue(store, pool, priority) for pool in settings.pools for priority in PRIORITIES]
         self._is_uncertain = False
         self._claimed_at = 0.0
         self.wants_room = False
@@ -74,22 +76,19 @@ class Claiming:
 
     async def _claim(self) -> bool:
         has_more = False
-        for pool in self._settings.pools:
-            for priority in PRIORITIES:
-                wanted = min(self._slots.free, self._settings.claim_batch)
-                if wanted <= 0:
-                    return True
-                claims = await self._claim_from(pool, priority, wanted)
-                has_more = has_more or len(claims) == wanted
+        for queue in self._queues:
+            wanted = min(self._slots.free, self._settings.claim_batch)
+            if wanted <= 0:
+                return True
+            claims = await self._claim_from(queue, wanted)
+            has_more = has_more or len(claims) == wanted
         return has_more
 
-    async def _claim_from(self, pool: str, priority: int, wanted: int) -> list[Claimed]:
+    async def _claim_from(self, queue: Queue, wanted: int) -> list[Claimed]:
         asked, began = time.monotonic(), time.perf_counter()
         now = self._clock.now()
         worker = self._lease.worker
-        claims = await self._store.claim(
-            worker, pool, priority, ready_by=now + self._settings.pre_claim, limit=wanted, now=now
-        )
+        claims = await queue.claim(worker, wanted, ready_by=now + self._settings.pre_claim, now=now)
         if claims:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
             jobs = await self._catalog.look_up(claims)

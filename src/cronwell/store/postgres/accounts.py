@@ -6,7 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Revision, Skip
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))

@@ -9,7 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, State
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Backfill, NewExecution
 from cronwell.store.postgres.days import DayChanges
 from cronwell.store.postgres.rows import STATES, Row, columns, key_of

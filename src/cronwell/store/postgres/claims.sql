@@ -1,14 +1,9 @@
--- name: claim
--- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live
--- worker, in the incarnation of the database in which it entered: one that outlived it enters under another name first,
--- so that no name ever has the same fence twice. One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished.
--- Earlier ones are looked up in the day before the slot; `stale` holds the rest, which are few, so that a claim does
+-- part: claimants
+-- Where a claim begins: the worker if it may claim, and what the jobs that limit their executions have unfinished. Earlier
+-- ones are looked up in the day before the slot; `stale` holds the rest, which are few, so that a claim does
 -- not probe every day's partition for each candidate. It reaches to a day before $3, which no candidate's slot lies
--- behind by more than the microseconds that keep triggers apart. Slots that somebody moved, and those that catch up, are
--- out of this order: such a one waits for whatever of its job has begun or comes before it, holds up no other until it is
--- nearly ready, and from then on all of them. Nearly is 2 s, longer than a claim takes: no claim that did not see it yet is
--- still under way when it is claimed itself. `ahead` has the moved ones that began before their slot, found by their
--- overrides, which are few.
+-- behind by more than the microseconds that keep triggers apart. `ahead` has the moved ones that began before their slot,
+-- found by their overrides, which are few.
 with alive as (
     select id
     from workers
@@ -46,60 +41,58 @@ ahead as materialized (
     where o.action = 'move'
         and o.slot > $3::timestamptz - interval '1 day'
         and o.ready_at <= $3
-),
-due as (
-    select tenant_id, job_id, kind, slot
-    from executions as candidate
-    where pool = $1
-        and priority = $2
-        and ready_at <= $3
-        and state in ('pending', 'retrying')
-        and (
-            running_limit is null
-            or running_limit > case when reason in ('moved', 'catch_up') then (
-                select count(*)
-                from executions as other
-                where other.job_id = candidate.job_id
-                    and other.slot >= least(candidate.slot, candidate.ready_at) - interval '1 day'
-                    and other.slot <= greatest(candidate.slot, candidate.ready_at)
-                    and other.slot <> candidate.slot
-                    and other.running_limit is not null
-                    and other.state in ('pending', 'running', 'retrying')
-                    and (other.attempt > 0 or (other.slot < candidate.slot and other.ready_at <= $3))
-            ) else (
-                select count(*)
-                from executions as earlier
-                where earlier.job_id = candidate.job_id
-                    and earlier.slot < candidate.slot
-                    and earlier.slot >= candidate.slot - interval '1 day'
-                    and earlier.running_limit is not null
-                    and earlier.state in ('pending', 'running', 'retrying')
-                    and (
-                        coalesce(earlier.reason not in ('moved', 'catch_up'), true)
-                        or earlier.attempt > 0
-                        or earlier.ready_at <= $3::timestamptz + interval '2 seconds'
-                    )
-            ) + (
-                select count(*)
-                from ahead
-                where ahead.job_id = candidate.job_id
-                    and ahead.slot > candidate.slot
-            ) end + (
-                select count(*)
-                from stale
-                where stale.job_id = candidate.job_id
-                    and stale.slot < candidate.slot - interval '1 day'
-                    and (
-                        coalesce(reason not in ('moved', 'catch_up'), true)
-                        or stale.slot < candidate.ready_at - interval '1 day'
-                    )
+)
+
+-- part: may_start
+-- One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished. Slots that
+-- somebody moved, and those that catch up, are out of this order: such a one waits for whatever of its job has begun or
+-- comes before it, holds up no other until it is nearly ready, and from then on all of them. Nearly is 2 s, longer than a
+-- claim takes: no claim that did not see it yet is still under way when it is claimed itself.
+(
+    running_limit is null
+    or running_limit > case when reason in ('moved', 'catch_up') then (
+        select count(*)
+        from executions as other
+        where other.job_id = candidate.job_id
+            and other.slot >= least(candidate.slot, candidate.ready_at) - interval '1 day'
+            and other.slot <= greatest(candidate.slot, candidate.ready_at)
+            and other.slot <> candidate.slot
+            and other.running_limit is not null
+            and other.state in ('pending', 'running', 'retrying')
+            and (other.attempt > 0 or (other.slot < candidate.slot and other.ready_at <= $3))
+    ) else (
+        select count(*)
+        from executions as earlier
+        where earlier.job_id = candidate.job_id
+            and earlier.slot < candidate.slot
+            and earlier.slot >= candidate.slot - interval '1 day'
+            and earlier.running_limit is not null
+            and earlier.state in ('pending', 'running', 'retrying')
+            and (
+                coalesce(earlier.reason not in ('moved', 'catch_up'), true)
+                or earlier.attempt > 0
+                or earlier.ready_at <= $3::timestamptz + interval '2 seconds'
             )
-        )
-        and exists (select from alive)
-    order by ready_at
-    limit $5
-    for update skip locked
-),
+    ) + (
+        select count(*)
+        from ahead
+        where ahead.job_id = candidate.job_id
+            and ahead.slot > candidate.slot
+    ) end + (
+        select count(*)
+        from stale
+        where stale.job_id = candidate.job_id
+            and stale.slot < candidate.slot - interval '1 day'
+            and (
+                coalesce(reason not in ('moved', 'catch_up'), true)
+                or stale.slot < candidate.ready_at - interval '1 day'
+            )
+    )
+)
+and exists (select from alive)
+
+-- part: take
+-- Raise the fences of what was found and give it to the worker.
 -- Arrays, because the planner takes an unnest for few rows and so always goes by the primary key. Joined to `due`
 -- itself it hashed the whole partition: 8 k/s against 38-54 k/s at 200,000 rows (November 2026).
 keys as (
@@ -122,6 +115,79 @@ where executions.tenant_id = due.tenant_id
 returning
     executions.tenant_id, executions.job_id, executions.kind, executions.slot, executions.ready_at,
     executions.attempt, executions.fence, executions.revision, executions.priority, executions.payload
+
+-- name: claim
+-- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live
+-- worker, in the incarnation of the database in which it entered: one that outlived it enters under another name first,
+-- so that no name ever has the same fence twice.
+/* part: claimants */,
+due as (
+    select tenant_id, job_id, kind, slot
+    from executions as candidate
+    where pool = $1
+        and priority = $2
+        and ready_at <= $3
+        and state in ('pending', 'retrying')
+        and /* part: may_start */
+    order by ready_at
+    limit $5
+    for update skip locked
+),
+/* part: take */
+
+-- name: claim_shares
+-- What `claim` does, with a number for each tenant: of the tenants $5, up to $7 each.
+/* part: claimants */,
+due as (
+    select found.tenant_id, found.job_id, found.kind, found.slot
+    from unnest($5::integer[], $7::integer[]) as share (tenant, wanted)
+    cross join lateral (
+        select tenant_id, job_id, kind, slot
+        from executions as candidate
+        where pool = $1
+            and priority = $2
+            and tenant_id = share.tenant
+            and ready_at <= $3
+            and state in ('pending', 'retrying')
+            and /* part: may_start */
+        order by ready_at
+        limit share.wanted
+        for update skip locked
+    ) as found
+),
+/* part: take */
+
+-- name: waiting_tenants
+-- The tenants that have executions of a pool and priority ready by $3, with their weights. Each is found by a step to the next
+-- one in the index, however many executions the one before has.
+with recursive waiting as (
+    (
+        select tenant_id, ready_at
+        from executions
+        where pool = $1
+            and priority = $2
+            and state in ('pending', 'retrying')
+        order by tenant_id, ready_at
+        limit 1
+    )
+    union all
+    select next.tenant_id, next.ready_at
+    from waiting
+    cross join lateral (
+        select tenant_id, ready_at
+        from executions as following
+        where pool = $1
+            and priority = $2
+            and tenant_id > waiting.tenant_id
+            and state in ('pending', 'retrying')
+        order by tenant_id, ready_at
+        limit 1
+    ) as next
+)
+select id, weight
+from tenants
+join waiting on waiting.tenant_id = tenants.id
+where waiting.ready_at <= $3
 
 -- name: skip_blocked
 -- Skip the executions that came due while `running_limit` earlier ones of their job were unfinished. Run after a claim

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from cronwell.runtime.postgres import Connection, load_statements
+from cronwell.runtime.postgres import Connection
+from cronwell.runtime.statements import load_statements
 
 _STAGING = load_statements(Path(__file__).with_name("staging.sql"))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, State
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import (
     Attempt,
     Backlog,
@@ -53,6 +54,32 @@ class ExecutionRows:
     ) -> list[Claimed]:
         rows = await self._database.fetch(_CLAIMS["claim"], pool, priority, ready_by, worker, limit, now)
         return claimed_of(rows, worker)
+
+    async def claim_shares(
+        self,
+        worker: UUID,
+        pool: str,
+        priority: int,
+        *,
+        ready_by: datetime,
+        shares: Mapping[int, int],
+        now: datetime,
+    ) -> list[Claimed]:
+        rows = await self._database.fetch(
+            _CLAIMS["claim_shares"],
+            pool,
+            priority,
+            ready_by,
+            worker,
+            list(shares),
+            now,
+            list(shares.values()),
+        )
+        return claimed_of(rows, worker)
+
+    async def waiting_tenants(self, pool: str, priority: int, ready_by: datetime) -> dict[int, float]:
+        rows = await self._database.fetch(_CLAIMS["waiting_tenants"], pool, priority, ready_by)
+        return {row["id"]: row["weight"] for row in rows}
 
     async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int:
         return len(await self._database.fetch(_CLAIMS["skip_blocked"], list(pools), now))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Herd
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))

@@ -10,7 +10,8 @@ from uuid import UUID
 import orjson
 
 from cronwell import errors
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Definition, Job, JobFilter
 from cronwell.store.postgres.rows import columns, job_of
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from uuid import UUID
 
 from cronwell.model.execution import State
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Cursor, Move, Override, WaitingOverride
 from cronwell.store.postgres.days import DayChanges
 from cronwell.store.postgres.rows import STATES, columns

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Accountable, Revision
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))

@@ -8,7 +8,8 @@ from pathlib import Path
 from uuid import UUID
 
 from cronwell import errors
-from cronwell.runtime.postgres import Connection, Database, load_statements
+from cronwell.runtime.postgres import Connection, Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.cluster_port import Shard
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))

@@ -11,7 +11,8 @@ from typing import Any
 import asyncpg
 
 from cronwell import errors
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.postgres.accounts import AccountReads
 from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows

@@ -14,7 +14,7 @@ from cronwell.model import zones
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.planning import LOWEST_PRIORITY, PlannedSlot
 from cronwell.model.shards import shard_of
-from cronwell.runtime.postgres import load_statements
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes

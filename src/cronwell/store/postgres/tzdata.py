@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
-from cronwell.runtime.postgres import Connection, Database, load_statements
+from cronwell.runtime.postgres import Connection, Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Cursor, Standing
 from cronwell.store.postgres.rows import columns, cursor_of
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey
-from cronwell.runtime.postgres import Database, load_statements
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Orphan, Worker
 from cronwell.store.postgres.rows import key_of, orphan_of, worker_of
 

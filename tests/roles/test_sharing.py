@@ -1,0 +1,95 @@
+"""A worker's queue: in order while there is room, by shares while there is not, and never a place left empty."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from cronwell.config import DatabaseSettings
+from cronwell.runtime.postgres import Database
+from cronwell.store.postgres.store import PostgresStore
+from cronwell.worker import queue as queue_module
+from cronwell.worker.queue import Queue
+from tests.contract.desk import NOON, SECOND, Desk
+
+HERD, OTHER, HEAVY = 1, 2, 3
+TICK = timedelta(milliseconds=1)
+
+
+@dataclass
+class Shop:
+    """A queue, and a worker that claims from it."""
+
+    desk: Desk
+    queue: Queue
+    worker: UUID
+
+    async def fill(self, tenant: int, count: int, *, late: timedelta = SECOND) -> None:
+        """Make so many executions of a tenant due, one after the other from `late` before now on."""
+        job = await self.desk.job(tenant_id=tenant)
+        await self.desk.staged(job, *(NOON - late + n * TICK for n in range(count)))
+
+    async def claim(self, places: int) -> Counter[int]:
+        claims = await self.queue.claim(self.worker, places, ready_by=NOON, now=NOON)
+        return Counter(claim.tenant_id for claim in claims)
+
+
+@pytest.fixture
+async def shop(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
+    monkeypatch.setattr(queue_module, "STALE_AFTER", 0.0)
+    monkeypatch.setattr(queue_module, "STALE_FACTOR", 0.0)
+    database = await Database.connect(DatabaseSettings(), migrated_url, application_name="test", is_hot=True)
+    for tenant, weight in ((OTHER, 1.0), (HEAVY, 3.0)):
+        await database.execute(
+            "insert into tenants (id, name, weight, signing_secret) values ($1, $2, $3, 'whsec_other')",
+            tenant,
+            f"tenant {tenant}",
+            weight,
+        )
+    store = PostgresStore(database)
+    desk = Desk(store, lambda: store, lambda worker: database.execute("select $1::uuid", worker))
+    yield Shop(desk, Queue(store, "default", 1), await desk.worker())
+    await database.close()
+
+
+async def test_one_that_is_due_behind_a_herd_is_in_the_next_claim(shop: Shop) -> None:
+    await shop.fill(HERD, 500, late=2 * SECOND)
+    await shop.fill(OTHER, 1, late=TICK)
+    assert await shop.claim(50) == {HERD: 50}, "nobody knows yet that there is not room for all"
+    assert await shop.claim(50) == {HERD: 49, OTHER: 1}
+    assert await shop.claim(50) == {HERD: 50}
+    await shop.fill(OTHER, 1, late=TICK)
+    assert await shop.claim(50) == {HERD: 49, OTHER: 1}
+
+
+async def test_two_with_more_than_there_is_room_for_share_by_their_weights(shop: Shop) -> None:
+    await shop.fill(HERD, 600, late=3 * SECOND)
+    await shop.fill(HEAVY, 600, late=SECOND)
+    await shop.claim(50)
+    shared: Counter[int] = Counter()
+    for _ in range(8):
+        shared += await shop.claim(50)
+    assert shared == {HERD: 100, HEAVY: 300}
+
+
+async def test_every_place_is_filled_while_anybody_has_something(shop: Shop) -> None:
+    await shop.fill(HERD, 130)
+    await shop.fill(OTHER, 7)
+    await shop.fill(HEAVY, 3)
+    taken = [sum((await shop.claim(50)).values()) for _ in range(4)]
+    assert taken == [50, 50, 40, 0]
+
+
+async def test_a_queue_that_was_crowded_is_in_order_again_when_all_is_taken(shop: Shop) -> None:
+    await shop.fill(HERD, 100)
+    await shop.fill(OTHER, 100)
+    while await shop.claim(60):
+        pass
+    await shop.fill(OTHER, 3, late=2 * SECOND)
+    await shop.fill(HERD, 3, late=SECOND)
+    assert await shop.claim(3) == {OTHER: 3}
