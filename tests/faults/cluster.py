@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -101,6 +101,8 @@ class Node:
         """Monotonic; before it nobody starts the node again."""
         self.next_environ: Mapping[str, str] = {}
         """What the next lives have in their environment besides."""
+        self.next_prefix: Sequence[str] = ()
+        """What runs the command of the next lives."""
 
     @property
     def url(self) -> str:
@@ -116,7 +118,8 @@ class Node:
 
     def start(self) -> None:
         self.link.process = f"{self.name}#{len(self.lives) + 1}"
-        self.lives.append(Process([self.role], {**self._environ, **self.next_environ}))
+        environ = {**self._environ, **self.next_environ}
+        self.lives.append(Process([self.role], environ, prefix=self.next_prefix))
 
     def kill(self, down: float = RESTART_AFTER) -> None:
         self.down_until = time.monotonic() + down
@@ -159,6 +162,10 @@ class Cluster:
     def links(self) -> list[Link]:
         return [node.link for node in self.nodes]
 
+    def url_at(self, host: str, port: int) -> str:
+        """The database, as a node has it that goes by a wire."""
+        return f"postgresql://{self._login}@{host}:{port}{self._database}?sslmode=disable"
+
     async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
         """The rig's own way to the server, past every wire."""
         return await asyncpg.connect(self.server.url, timeout=10, command_timeout=60)
@@ -174,8 +181,7 @@ class Cluster:
                 environ = {
                     **clean,
                     **self.shape.settings(),
-                    "CRONWELL_DATABASE_URL": f"postgresql://{self._login}@127.0.0.1:{link.port}{self._database}"
-                    "?sslmode=disable",
+                    "CRONWELL_DATABASE_URL": self.url_at("127.0.0.1", link.port),
                     "CRONWELL_PORT" if role == "api" else "CRONWELL_OPS_PORT": str(port),
                 }
                 self.nodes.append(Node(f"{role}-{number}", role, link, environ, port))

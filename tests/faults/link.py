@@ -82,6 +82,7 @@ class Link:
         self._socket = socket
         self._clock = clock
         self._server: asyncio.Server | None = None
+        self._others: list[asyncio.Server] = []
         self._pairs: set[Pair] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._heard: list[bytes] = []
@@ -130,9 +131,22 @@ class Link:
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
 
+    async def open_at(self, host: str) -> int:
+        """Be reached at another address as well; the port there."""
+        other = await asyncio.start_server(self._accept, host, 0)
+        self._others.append(other)
+        port: int = other.sockets[0].getsockname()[1]
+        return port
+
+    def is_used_by(self, process: str) -> bool:
+        """Whether this life of the node has come through here."""
+        return any(each.process == process for each in self.served)
+
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
+        for other in self._others:
+            other.close()
         self.heal()
         self.cut()
         for task in list(self._serving):

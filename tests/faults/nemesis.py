@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from tests.faults.cables import CablePulled
 from tests.faults.cluster import Cluster
 from tests.faults.database_faults import (
     BackendsTerminated,
@@ -76,6 +77,7 @@ def everything() -> list[Fault]:
         Partitioned("scheduler"),
         Partitioned("worker"),
         Partitioned("api"),
+        CablePulled(),
         NoticesSpoiled("drop"),
         NoticesSpoiled("double"),
         NoticesSpoiled("replay"),

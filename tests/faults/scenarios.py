@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from tests.faults.cables import CablePulled
 from tests.faults.checks.cluster import first_bodies
 from tests.faults.checks.facts import Facts
 from tests.faults.database_faults import DatabaseKilled, DatabaseRestarted
@@ -61,6 +62,14 @@ async def roll(stage: Stage) -> None:
 async def rest(stage: Stage) -> None:
     """A minute without a fault."""
     await stage.nemesis.inject(Fault(CALM, 60))
+
+
+async def pull_cables(stage: Stage) -> None:
+    """The cable of a scheduler pulled out three times, with calm before."""
+    await stage.nemesis.inject(Fault(CALM, 30))
+    for _ in range(3):
+        await stage.nemesis.inject(CablePulled())
+        await stage.cluster.until_spread()
 
 
 async def deaden_a_host(stage: Stage) -> None:

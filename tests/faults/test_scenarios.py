@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults import nemesis, scenarios
+from tests.faults import cables, nemesis, scenarios
 from tests.faults.checker import check
 from tests.faults.cluster import Shape
 from tests.faults.history import History
@@ -156,6 +156,18 @@ async def test_calm(tmp_path: Path) -> None:
     assert report.figures["none: p50 ms"] <= 20
     assert report.figures["none: p99 ms"] <= 250
     assert report.figures["none: p100 ms"] <= 1000
+
+
+@pytest.mark.skipif(cables.unavailable() is not None, reason=str(cables.unavailable()))
+async def test_cable(tmp_path: Path) -> None:
+    """L4: a scheduler whose packets get lost adds nothing, and changes nothing when its cable is back."""
+    plan = Plan(Options.read().seed, 0, (), DEFAULTS, STEADY)
+    fault = "cable pulled (scheduler)"
+    report = await _judged(
+        "cable", plan, tmp_path, act=scenarios.pull_cables, measure=lambda h: scenarios.compared(h, fault)
+    )
+    assert report.violations == []
+    assert report.figures[f"{fault}: p99 ms"] <= max(250.0, 2 * report.figures["none: p99 ms"])
 
 
 async def test_host(tmp_path: Path) -> None:

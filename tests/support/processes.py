@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -21,15 +21,15 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """One running command, its output kept for the failure message."""
 
-    def __init__(self, arguments: list[str], environ: dict[str, str]) -> None:
+    def __init__(self, arguments: list[str], environ: dict[str, str], *, prefix: Sequence[str] = ()) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
-        if forked.is_possible(arguments, environ):
+        if not prefix and forked.is_possible(arguments, environ):
             self.popen: subprocess.Popen[bytes] | Forked = Forked(
                 arguments, environ, self._log.fileno(), str(ROOT)
             )
             return
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "cronwell", *arguments],
+            [*prefix, sys.executable, "-m", "cronwell", *arguments],
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
