@@ -29,7 +29,7 @@ LATER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 SQL_QUIET = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"[^\"]*\"|/\*.*?\*/", re.DOTALL)
 SQL_SHOUT = re.compile(r"\b[A-Z]{2,}\b")
-SQL_NAME = re.compile(r"^-- name: (.*)$", re.MULTILINE)
+SQL_NAME = re.compile(r"^-- (?:name|part): (.*)$", re.MULTILINE)
 SQL_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 
 

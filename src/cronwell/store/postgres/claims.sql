@@ -147,6 +147,7 @@ due as (
         where pool = $1
             and priority = $2
             and tenant_id = share.tenant
+            and tenant_id > 0
             and ready_at <= $3
             and state in ('pending', 'retrying')
             and /* part: may_start */
@@ -166,6 +167,7 @@ with recursive waiting as (
         from executions
         where pool = $1
             and priority = $2
+            and tenant_id > 0
             and state in ('pending', 'retrying')
         order by tenant_id, ready_at
         limit 1
@@ -179,6 +181,7 @@ with recursive waiting as (
         where pool = $1
             and priority = $2
             and tenant_id > waiting.tenant_id
+            and tenant_id > 0
             and state in ('pending', 'retrying')
         order by tenant_id, ready_at
         limit 1

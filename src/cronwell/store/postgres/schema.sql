@@ -119,9 +119,10 @@ create table executions (
 
 create index executions_claimable on executions (pool, priority, ready_at)
     where state in ('pending', 'retrying');
--- The same by tenant, for when there is more than there are places for: then each gets its share.
+-- The same by tenant, for when there is more than there are places for: then each gets its share. Every tenant's id is
+-- above 0; only statements that say so can go by this index, which keeps the planner from taking it for the other one.
 create index executions_waiting on executions (pool, priority, tenant_id, ready_at)
-    where state in ('pending', 'retrying');
+    where tenant_id > 0 and state in ('pending', 'retrying');
 create index executions_running on executions (worker, cancel_requested_at)
     where state = 'running';
 -- The unfinished executions of jobs that limit them: an execution may start while fewer than `running_limit`

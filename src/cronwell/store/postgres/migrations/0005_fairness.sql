@@ -1,4 +1,5 @@
--- Claims of many tenants at once find what each of them has waiting.
+-- Claims of many tenants at once find what each of them has waiting. Every tenant's id is above 0; only statements that say
+-- so can go by this index, which keeps the planner from taking it for executions_claimable.
 
 create index executions_waiting on executions (pool, priority, tenant_id, ready_at)
-    where state in ('pending', 'retrying');
+    where tenant_id > 0 and state in ('pending', 'retrying');
