@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.processes import cluster
 
+SHARE = 0.1
+
 
 def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: str, tmp_path: Path) -> None:
     report = tmp_path / "reports" / "bench.json"
@@ -35,6 +37,18 @@ def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: 
     late = lateness["detail"]["lateness_ms"]
     assert 0 <= late["p50"] <= late["p99"] <= late["p99.9"] <= late["max"]
     assert {check["what"] for check in lateness["checks"]} == {"p50", "p99", "max"}
+
+
+def test_a_backlog_is_worked_off_at_a_fair_share_of_the_limit(server: str, tmp_path: Path) -> None:
+    """The guard against a change that makes everything much slower: on a quiet machine the share is three times as large."""
+    report = tmp_path / "bench.json"
+    with cluster(CRONWELL_DATABASE_URL=server) as processes:
+        process = processes.start(
+            "bench", "drain", "--set=drain.executions=20000", "--limit-executions=20000", "--workers=1",
+            f"--output={report}",
+        )  # fmt: skip
+        assert process.popen.wait(timeout=180) == 0, process.output
+    assert json.loads(report.read_text())["rows"]["drain"]["ratio_to_limit"] >= SHARE
 
 
 @pytest.mark.slow
