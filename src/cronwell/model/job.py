@@ -102,6 +102,9 @@ class HttpTarget(Part):
             raise ValueError("credentials do not belong in a URL; put them in `headers`")
         if port == 0:
             raise ValueError("port 0 cannot be called")
+        labels = parts.hostname.removesuffix(".").split(".")
+        if ":" not in parts.hostname and not all(0 < len(label) <= 63 for label in labels):
+            raise ValueError(f"{parts.hostname!r} is not a host: each part of a name has 1 to 63 characters")
         return url
 
     @field_validator("headers")

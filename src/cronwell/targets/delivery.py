@@ -83,7 +83,9 @@ def _letterhead(url: str, method: str, headers: tuple[tuple[str, str], ...]) -> 
     if any(end in line for line in lines for end in "\r\n\0"):
         raise Trouble("url", f"{url} cannot be called: a line ends in its url or headers", is_retryable=False)
     head = "".join(f"{line}\r\n" for line in lines).encode()
-    return Letterhead(Origin(read.scheme == "https", host, port, read.authority), has_body, head)
+    # However a name is written, its host is one, with one limit.
+    origin = Origin(read.scheme == "https", host.lower(), port, read.authority.lower())
+    return Letterhead(origin, has_body, head)
 
 
 _quote = lru_cache(maxsize=4096)(quote)
