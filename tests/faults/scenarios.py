@@ -156,6 +156,36 @@ def takeovers(history: History) -> dict[str, Any]:
     }
 
 
+def deposed(history: History, fault: str) -> int:
+    """In how many windows of a fault the process that it had hit lost shards to others.
+
+    What its subject had before, in another life, does not count: it was started anew for the fault.
+    """
+    found = 0
+    for window in history.windows:
+        if window.fault != fault:
+            continue
+        entered: dict[int, str] = {}
+        lost: set[str] = set()
+        for change in sorted(history.shards, key=lambda each: each.committed):
+            before = entered.get(change.shard, "")
+            entered[change.shard] = change.process
+            if window.began <= change.committed <= window.healed:
+                lost.add(before if _subject(before) == window.subject != _subject(change.process) else "")
+        lives = [each.process for each in history.shards if each.committed <= window.healed]
+        latest = max((each for each in lives if _subject(each) == window.subject), key=_life, default="")
+        found += latest in lost - {""}
+    return found
+
+
+def _subject(process: str) -> str:
+    return process.partition("#")[0]
+
+
+def _life(process: str) -> int:
+    return int(process.partition("#")[2])
+
+
 def rescues(history: History) -> dict[str, Any]:
     """For each attempt that a killed worker had under way: how long after the kill its execution was claimed again."""
     found: list[float] = []

@@ -164,9 +164,14 @@ async def test_cable(tmp_path: Path) -> None:
     plan = Plan(Options.read().seed, 0, (), DEFAULTS, STEADY)
     fault = "cable pulled (scheduler)"
     report = await _judged(
-        "cable", plan, tmp_path, act=scenarios.pull_cables, measure=lambda h: scenarios.compared(h, fault)
+        "cable",
+        plan,
+        tmp_path,
+        act=scenarios.pull_cables,
+        measure=lambda h: {**scenarios.compared(h, fault), "deposed": scenarios.deposed(h, fault)},
     )
     assert report.violations == []
+    assert report.figures["deposed"] == 3, "others take the shards of whom nobody hears"
     assert report.figures[f"{fault}: p99 ms"] <= max(250.0, 2 * report.figures["none: p99 ms"])
 
 
