@@ -22,6 +22,7 @@ from tests.support.waiting import until, until_async
 LEASE = timedelta(seconds=3)
 LOOK_AHEAD = timedelta(seconds=5)
 ON_TIME = 1.0
+OTHER_TENANT = 2
 
 
 @pytest.fixture
@@ -135,6 +136,38 @@ async def test_the_death_of_the_scheduler_just_before_a_herd_costs_nothing(
         assert len(starts) == len({line.execution for line in starts}) == 1000
         assert starts[0].at >= instant.timestamp()
         events = [Event(line.execution, due=instant.timestamp(), happened=line.at) for line in starts]
+        failed, excused = too_late(events, ON_TIME, read_stalls(stalls))
+    assert failed == []
+    skip_for(excused[:3])
+
+
+async def test_a_herd_of_one_tenant_does_not_hold_up_another_tenants_one_a_second(
+    house: House, started: Cluster, tmp_path: Path
+) -> None:
+    """L2: 600 executions of a second each on 100 places are at work for six seconds, and the other goes between them."""
+    started.start("scheduler")
+    started.start("worker", CRONWELL_WORKER_CONCURRENCY="100")
+    await _living_workers(house, 1)
+    await _staging(house)
+    await house.database.execute(
+        "insert into tenants (id, name, signing_secret) values ($1, 'other', 'whsec_other')", OTHER_TENANT
+    )
+    instant = (house.clock.now() + 9 * SECOND).replace(microsecond=0)
+    work = {"handler": {"name": "tally.second"}}
+    herd = [_job(f"job-{n}", schedule={"at": instant.isoformat()}, target=work) for n in range(600)]
+    await house.jobs.create_many(TENANT, herd)
+    times = [instant + n * SECOND for n in range(6)]
+    other = _job("other", schedule={"at": [time.isoformat() for time in times]})
+    [made] = await house.jobs.create_many(OTHER_TENANT, [other])
+    with watching(tmp_path / "stalls") as stalls:
+        await _all_done(house, 606, within=90)
+        starts = [line for line in tally.read(tmp_path) if line.event == "start"]
+        assert len(starts) == len({line.execution for line in starts}) == 606
+        others = [line for line in starts if str(made.id) in line.execution]
+        events = [
+            Event(line.execution, due=time.timestamp(), happened=line.at)
+            for line, time in zip(others, times, strict=True)
+        ]
         failed, excused = too_late(events, ON_TIME, read_stalls(stalls))
     assert failed == []
     skip_for(excused[:3])

@@ -365,14 +365,13 @@ async def test_a_duty_whose_answer_was_lost_is_not_had_until_it_is_seen_to_be(
         await one.take({"chore:lost": None}, ANN.id)
     rig.heal()
 
-    async def seen() -> View | None:
+    async def is_seen() -> bool:
+        """It was carried out. Who goes by another coordinator for a moment sees it when the first one is back."""
         with contextlib.suppress(errors.CoordinationUnavailable):
-            return await one.beat(ANN, TTL)
-        return None
+            return (await one.beat(ANN, TTL)).held_by(ANN.id) == {"chore:lost"}
+        return False
 
-    view = await until_async(seen)
-    assert view is not None
-    assert view.held_by(ANN.id) == {"chore:lost"}, "it was carried out"
+    await until_async(is_seen)
 
 
 async def _until_gone(coordination: Coordination, member: Member) -> View:

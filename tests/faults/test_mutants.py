@@ -66,8 +66,9 @@ async def _hold_commits(stage: Stage) -> None:
 
 
 async def _silence_workers(stage: Stage) -> None:
-    for _ in range(3):
-        await lasting(1)
+    # A result of a long execution has to be under way when the worker falls silent: most of these times one is.
+    for _ in range(6):
+        await lasting(4)
         await stage.nemesis.inject(OneWay("worker", is_deaf=False, seconds=SHAPE.worker_lease + 2.5))
 
 
