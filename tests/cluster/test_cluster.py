@@ -163,7 +163,7 @@ async def test_a_herd_of_one_tenant_does_not_hold_up_another_tenants_one_a_secon
         await _all_done(house, 606, within=90)
         starts = [line for line in tally.read(tmp_path) if line.event == "start"]
         assert len(starts) == len({line.execution for line in starts}) == 606
-        others = [line for line in starts if str(made.id) in line.execution]
+        others = [line for line in starts if str(made.job_id.hex) in line.execution]
         events = [
             Event(line.execution, due=time.timestamp(), happened=line.at)
             for line, time in zip(others, times, strict=True)

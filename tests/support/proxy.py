@@ -13,8 +13,8 @@ Filter = Callable[[bytes], bool]
 class Proxy:
     """Forwards between 127.0.0.1 and the server at `target_url`: a PostgreSQL, or whatever listens at its host and port.
 
-    `awaits_answer`: a client that is cut off is kept from the server until that has answered, for servers that drop what
-    nobody waits for any more.
+    `awaits_answer`: a client that sent `cut_after` is cut off when the server has answered, and not before, for servers that
+    drop what nobody waits for any more; by then it has been carried out.
     """
 
     def __init__(self, target_url: str, *, awaits_answer: bool = False) -> None:
@@ -27,6 +27,8 @@ class Proxy:
         self._database = parts.path
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._swallowing: set[asyncio.StreamWriter] = set()
+        """Clients that get no answer but their end."""
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.cut_before: bytes | None = None
@@ -99,17 +101,19 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 await self._flowing.wait()
-                if self._awaits_answer and writer.transport.is_closing():
+                if writer in self._swallowing:
                     break
                 if is_client and self.cut_before is not None and self.cut_before in data:
                     break
                 writer.write(data)
                 await writer.drain()
                 if is_client and self.cut_after is not None and self.cut_after in data:
+                    if self._awaits_answer:
+                        self._swallowing.add(both[0])
+                        continue
                     # The server must get what was written, so only the client's side is aborted.
                     both[0].transport.abort()
-                    if not self._awaits_answer:
-                        writer.write_eof()
+                    writer.write_eof()
                     return
         for each in both:
             each.transport.abort()
