@@ -35,10 +35,10 @@ async def tally(ctx: Context) -> None:
 
 @handler("tally.second")
 async def second(ctx: Context) -> None:
-    """Be at work for a second."""
+    """Be at work for a second, or for as many as the payload says."""
     _write("start", ctx)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout((ctx.payload or {}).get("seconds", 1.0)):
             await asyncio.Event().wait()
     _write("end", ctx)
 
