@@ -90,7 +90,8 @@ class BusyLoop(Fault):
         timeout = aiohttp.ClientTimeout(total=3)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                await session.post(f"{api.url}/v1/jobs/name:busy/trigger", json={})
+                async with session.post(f"{api.url}/v1/jobs/name:busy/trigger", json={}):
+                    pass
         return "some worker"
 
 
