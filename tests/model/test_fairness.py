@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,15 +58,12 @@ def test_places_that_were_given_back_are_not_counted() -> None:
 @given(st.integers(1, 30), st.integers(2, 500))
 def test_one_execution_now_and_then_goes_first_however_much_another_has(pause: int, places: int) -> None:
     fair = FairShares()
-    waits = []
     for number in range(40):
         backlog = {1: 1.0, 2: 1.0} if number % pause == 0 else {1: 1.0}
         shares = fair.allot(places, backlog)
         if 2 in backlog:
             assert shares.get(2, 0) >= places // 2
             fair.give_back(2, shares[2] - 1, 1.0)
-            waits.append(number)
-    assert all(later - sooner == pause for sooner, later in pairwise(waits))
 
 
 def test_nobody_has_nothing() -> None:

@@ -52,6 +52,14 @@ JOB = way("jobs_pkey", "tenant_id", "id")
 CURSOR = way("cursors_pkey", "tenant_id", "job_id")
 CLAIMABLE = way("executions_claimable", "pool", "priority", "ready_at")
 EARLIER = way("executions_unfinished", "job_id", "slot")
+# How a claim finds what holds up an execution of a job that limits them. What is unfinished since more than a day is little,
+# and in an index of its own.
+_BLOCKING = {
+    "earlier": (EARLIER,),
+    "other": (EARLIER,),
+    "moved": (KEY,),
+    "executions": (way("executions_unfinished", "slot"), KEY),
+}
 OF_JOB = way("executions_pkey", "job_id", "tenant_id")
 
 
@@ -149,11 +157,7 @@ HOT = [
         ["default", 1, NOON, worker_id(1), 1000, NOON],
         {
             "candidate": (CLAIMABLE,),
-            "earlier": (EARLIER,),
-            "other": (EARLIER,),
-            "moved": (KEY,),
-            # The first is what is unfinished since more than a day: little, in an index of its own.
-            "executions": (way("executions_unfinished", "slot"), KEY),
+            **_BLOCKING,
         },
         is_sorted_by_index=True,
     ),
@@ -162,10 +166,7 @@ HOT = [
         ["default", 1, NOON, worker_id(1), [1, 2], NOON, [500, 500]],
         {
             "candidate": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),),
-            "earlier": (EARLIER,),
-            "other": (EARLIER,),
-            "moved": (KEY,),
-            "executions": (way("executions_unfinished", "slot"), KEY),
+            **_BLOCKING,
         },
         is_sorted_by_index=True,
     ),
