@@ -169,6 +169,10 @@ class _Endpoints:
                 return web.Response(status=500 if attempt <= int(times) else 200)
             case ["slow", seconds]:
                 await lasting(float(seconds))
+            case ["curt"]:
+                response = web.json_response({"done": True})
+                response.force_close()
+                return response
             case ["hang"]:
                 await lasting(3600)
             case ["drip"]:

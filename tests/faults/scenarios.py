@@ -76,12 +76,14 @@ async def deaden_a_host(stage: Stage) -> None:
     """A webhook host that hangs for ten jobs and drips for ten more, a hundred calls under way to each.
 
     In the calm before each time as many jobs call a host that answers: what is compared is the host, not the load,
-    and only by the jobs that were there before.
+    and only by the jobs that were there before. That host is a process of its own as well, and hangs up after each answer:
+    a connection to one that hangs serves no second call.
     """
-    async with aside(receiving(stage.receiver.folder.parent / "dead")) as dead:
+    folder = stage.receiver.folder.parent
+    async with aside(receiving(folder / "dead")) as dead, aside(receiving(folder / "well")) as well:
         for turn in range(3):
             for fault, urls in (
-                (CALM, [f"{stage.receiver.url}/aside"]),
+                (CALM, [f"{well.url}/curt"]),
                 (DEAD_HOST, [f"{dead.url}/hang", f"{dead.url}/drip"]),
             ):
                 names = [f"host-{turn}-{fault.replace(' ', '-')}-{n}" for n in range(20)]
