@@ -81,6 +81,7 @@ async def deaden_a_host(stage: Stage) -> None:
     """
     folder = stage.receiver.folder.parent
     async with aside(receiving(folder / "dead")) as dead, aside(receiving(folder / "well")) as well:
+        well.stand_beside(stage.receiver)
         for turn in range(3):
             for fault, urls in (
                 (CALM, [f"{well.url}/curt"]),
