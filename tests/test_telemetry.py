@@ -15,7 +15,7 @@ import pytest
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry, Histogram
 
-from cronwell import logs, telemetry
+from cronwell import logs, meters, telemetry
 from cronwell.config import LogSettings
 
 SOON = timedelta(milliseconds=1500)
@@ -416,8 +416,8 @@ def test_people_get_text_and_programs_get_json(
 def test_many_observations_at_once_are_counted_like_one_by_one() -> None:
     registry = CollectorRegistry()
     amounts = [0.0, 0.001, 0.0010001, 0.25, 59.9, 3600.0, 3601.0]
-    single = Histogram("single", "", buckets=telemetry._LATENESS, registry=registry)
-    batch = telemetry.BatchHistogram("batch", "", buckets=telemetry._LATENESS, registry=registry)
+    single = Histogram("single", "", buckets=meters.LATENESS_BUCKETS, registry=registry)
+    batch = meters.BatchHistogram("batch", "", buckets=meters.LATENESS_BUCKETS, registry=registry)
     for amount in amounts:
         single.observe(amount)
     batch.observe_all(amounts)

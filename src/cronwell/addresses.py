@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,16 @@ class Servers:
     """Names (or addresses; those of IPv6 in brackets) and ports, at least one."""
     user: str = ""
     password: str = ""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address, or a name, is this machine's own and leads nobody else here."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parse(text: str, *, schemes: Sequence[str], port: int) -> Servers:

@@ -4,6 +4,8 @@ CronwellError
 ├── UserError                what a caller can mend; the API answers it with a 4xx
 │   ├── Invalid              422  one or more fields are wrong; carries each of them
 │   ├── Malformed            400  the request is not what the protocol allows
+│   ├── Unauthorized         401  nobody knows who sends the request
+│   ├── Forbidden            403  whoever sends it may not do that
 │   ├── NotFound             404
 │   ├── Conflict             409  the request is fine but the state of things is not
 │   │   ├── NameTaken
@@ -86,6 +88,20 @@ class Invalid(UserError):
 class Malformed(UserError):
     status = 400
     title = "The request is malformed"
+
+
+class Unauthorized(UserError):
+    """Who sends the request is not known; the message says how to say it."""
+
+    status = 401
+    title = "A key is needed"
+
+
+class Forbidden(UserError):
+    """Whoever sends the request is known, and may not do that."""
+
+    status = 403
+    title = "Not allowed"
 
 
 class NotFound(UserError):

@@ -1,112 +1,49 @@
 """Every event that Cronwell emits: one log line, and the metrics that go with it.
 
 The rest of the code calls a function here by the name of what happened. What is logged at which level, and what is
-counted, is decided in this file alone. Metric names and labels are part of the outside interface.
+counted, is decided in this file alone.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from prometheus_client import Counter, Gauge, Histogram
 
-_LATENESS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
-_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-PRIORITY_NAMES = ("high", "normal", "low")
-
-
-class BatchHistogram(Histogram):
-    """A histogram that takes many observations at once, for the time that a few take."""
-
-    def observe_all(self, amounts: Sequence[float]) -> None:
-        self._sum.inc(sum(amounts))
-        places = Counts(bisect_left(self._upper_bounds, amount) for amount in amounts)
-        for place, count in places.items():
-            self._buckets[place].inc(count)
-
-
-SLOTS = Counter("cronwell_slots_staged", "Slots that got their verdict from staging", ["verdict"])
-STAGE_SECONDS = Histogram("cronwell_stage_seconds", "Time to stage one batch", buckets=_SECONDS)
-STAGED_UNTIL = Gauge(
-    "cronwell_staged_until_seconds", "Unix time up to which slots are staged", multiprocess_mode="mostrecent"
+from cronwell.meters import (
+    ATTEMPT_SECONDS,
+    ATTEMPTS,
+    CLAIM_SECONDS,
+    CLAIM_SIZE,
+    COMPLETE_SECONDS,
+    COMPLETE_SIZE,
+    COORDINATION_FALLBACK,
+    DEPTH,
+    EXECUTIONS,
+    FAILOVERS,
+    FAILURES,
+    FENCED,
+    FINDINGS,
+    HEARTBEAT_AGE,
+    LATE_STARTS,
+    LATENESS,
+    LOSS_WINDOW,
+    LOSSY_FAILOVERS,
+    MEMBERS,
+    OLDEST,
+    PRIORITY_NAMES,
+    REARMED,
+    REQUESTS,
+    RESCUED,
+    RUNNING,
+    SHARDS_HELD,
+    SLOTS,
+    STAGE_SECONDS,
+    STAGED_UNTIL,
+    STALE,
+    WATERMARK,
 )
-WATERMARK = Gauge(
-    "cronwell_watermark_ahead_seconds",
-    "How far ahead of the clock all slots of a scheduler's shards are accounted for; below 0 they are late",
-    multiprocess_mode="livemin",
-)
-SHARDS_HELD = Gauge("cronwell_shards_held", "Shards that schedulers here stage", multiprocess_mode="livesum")
-MEMBERS = Gauge("cronwell_members", "Schedulers that share the duties", multiprocess_mode="livemax")
-COORDINATION_FALLBACK = Gauge(
-    "cronwell_coordination_fallback",
-    "1 while a scheduler here goes by PostgreSQL because etcd cannot be gone by",
-    multiprocess_mode="livemax",
-)
-LATE_STARTS = Counter(
-    "cronwell_late_starts", "Executions that a busy worker started late, after asking the store anew"
-)
-FENCED = Counter("cronwell_fenced", "Stagings refused because a shard had gone on to another epoch")
-LATENESS = BatchHistogram(
-    "cronwell_start_lateness_seconds",
-    "Start of an attempt after its instant",
-    ["priority"],
-    buckets=_LATENESS,
-)
-ATTEMPTS = Counter("cronwell_attempts", "Attempts that ended, by outcome", ["result", "target"])
-ATTEMPT_SECONDS = BatchHistogram(
-    "cronwell_attempt_seconds", "How long attempts ran", ["target"], buckets=_LATENESS
-)
-EXECUTIONS = Counter("cronwell_executions", "Executions that reached a state", ["state"])
-CLAIM_SIZE = Histogram("cronwell_claim_batch_size", "Executions taken by one claim", buckets=_SIZES)
-CLAIM_SECONDS = Histogram("cronwell_claim_seconds", "Time of one claim", buckets=_SECONDS)
-COMPLETE_SIZE = Histogram("cronwell_complete_batch_size", "Results written at once", buckets=_SIZES)
-COMPLETE_SECONDS = Histogram(
-    "cronwell_complete_seconds", "Time to write one batch of results", buckets=_SECONDS
-)
-RUNNING = Gauge("cronwell_running", "Attempts running or held by workers", multiprocess_mode="livesum")
-HEARTBEAT_AGE = Gauge(
-    "cronwell_heartbeat_age_seconds",
-    "Age of the oldest heartbeat of a living worker",
-    multiprocess_mode="mostrecent",
-)
-STALE = Counter("cronwell_stale_results", "Results refused because their fence was no longer valid")
-RESCUED = Counter("cronwell_rescued", "Executions taken back from lost workers")
-DEPTH = Gauge(
-    "cronwell_queue_depth", "Executions that are due and wait", ["pool"], multiprocess_mode="mostrecent"
-)
-OLDEST = Gauge(
-    "cronwell_queue_oldest_seconds",
-    "How long the oldest due one waits",
-    ["pool"],
-    multiprocess_mode="mostrecent",
-)
-FAILOVERS = Counter(
-    "cronwell_database_failovers",
-    "Times that another database server answered than before, as each process saw it",
-)
-LOSSY_FAILOVERS = Counter(
-    "cronwell_database_lossy_failovers", "Failovers after which commits were missing that a process had seen"
-)
-LOSS_WINDOW = Gauge(
-    "cronwell_database_loss_window_seconds",
-    "The longest time before the last failover of which commits may be lost",
-    multiprocess_mode="livemax",
-)
-FINDINGS = Counter("cronwell_findings", "What the scanner found that should not be, by each walk", ["kind"])
-REARMED = Counter("cronwell_rearmed", "What the scanner has mended of that", ["kind"])
-FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
-REQUESTS = Histogram(
-    "cronwell_http_request_seconds",
-    "Time to answer a request",
-    ["method", "route", "status"],
-    buckets=_SECONDS,
-)
-
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("cronwell")
 
@@ -342,6 +279,16 @@ def calendar_changed(name: str, *, revision: int) -> None:
     _log.info("calendar changed", calendar=name, revision=revision)
 
 
+def access_changed(change: str, **facts: object) -> None:
+    """Who may come in is no longer the same."""
+    _log.info(change, **facts)
+
+
+def token_keys_unread(error: str) -> None:
+    """The keys of whoever signs tokens cannot be read; those that are known go on to be good."""
+    _log.warning("the keys of the provider of tokens cannot be read", error=error)
+
+
 def node_changed(change: str, *, node: str, name: str) -> None:
     _log.info(f"process {change}", node=node, name=name)
 
@@ -373,6 +320,11 @@ def heartbeat_age(oldest: timedelta) -> None:
 def request_began(request_id: str) -> None:
     """What this request leads to is logged with its id."""
     structlog.contextvars.bind_contextvars(request_id=request_id)
+
+
+def request_admitted(caller: str) -> None:
+    """And with who sent it."""
+    structlog.contextvars.bind_contextvars(caller=caller)
 
 
 def request_answered(*, method: str, route: str, status: int, took: timedelta) -> None:

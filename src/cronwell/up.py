@@ -18,7 +18,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 
-from cronwell import config, errors, telemetry, wiring
+from cronwell import addresses, config, errors, telemetry, wiring
 from cronwell.config import Settings
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.service import Loop, Service, run_services
@@ -116,7 +116,7 @@ def role_settings(settings: Settings) -> Settings:
     Only `up` can grant it: it starts API and worker together. A worker by itself cannot know who reaches the API, whatever
     its own `host` says.
     """
-    if not is_loopback(settings.host):
+    if not addresses.is_loopback(settings.host):
         return settings
     return dataclasses.replace(settings, egress_allow=(*settings.egress_allow, *LOOPBACK))
 
@@ -124,15 +124,6 @@ def role_settings(settings: Settings) -> Settings:
 def is_every_address(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -210,16 +201,20 @@ def _banner(
         f"  worker      pid {pids['worker']}, pool {', '.join(settings.worker.pools)}",
         f"  PostgreSQL  {database}",
     ]
-    if is_loopback(settings.host):
-        lines.append(
-            "  Webhooks may call this machine (127.0.0.1), because only this machine can reach the API."
-        )
+    if addresses.is_loopback(settings.host) and not settings.auth.required:
+        lines += [
+            "  No key is needed, and webhooks may call this machine (127.0.0.1): only this machine can reach the API.",
+        ]
+        key = ""
+    else:
+        lines.append("  Requests need a key; the command line takes it from CRONWELL_API_KEY.")
+        key = '-H "Authorization: Bearer $CRONWELL_API_KEY" '
     # By GET, because there is nothing on a fresh installation that takes a POST and does no harm.
     target = f'{{"http": {{"url": "{address}/healthz", "method": "GET"}}}}'
     lines += [
         "",
         "Make a first job:",
-        f"  curl {address}/v1/jobs -H 'content-type: application/json' \\",
+        f"  curl {address}/v1/jobs {key}-H 'content-type: application/json' \\",
         f'    -d \'{{"name": "hello", "schedule": "*/10 * * * * *", "target": {target}}}\'',
         "",
         "Ctrl-C drains and stops everything.",

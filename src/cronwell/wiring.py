@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import importlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -20,17 +19,20 @@ from cronwell.config import Settings
 from cronwell.control.calendars import Calendars
 from cronwell.control.continuity import Continuity
 from cronwell.control.jobs import Jobs
+from cronwell.control.keys import Keys
 from cronwell.control.overrides import Overrides
 from cronwell.control.presence import Presence
 from cronwell.control.rearming import Rearming
+from cronwell.control.tenants import Tenants
 from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.port import Coordination
 from cronwell.coordination.postgres import PostgresCoordination
+from cronwell.model.access import ALL_SCOPES, Caller
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.node import this_process
 from cronwell.runtime.postgres import Database
-from cronwell.runtime.service import Service, run_loop, run_services
+from cronwell.runtime.service import Service, calm_collector, run_loop, run_services
 from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.backfilling import Backfilling
@@ -62,7 +64,6 @@ _uvloop: Any = None
 with contextlib.suppress(ImportError):
     _uvloop = importlib.import_module("uvloop")
 
-DEFAULT_TENANT = 1
 CONNECT_EVERY = 0.5
 CONNECT_SELDOM = 5.0
 # A command that somebody waits for gives up on a database that does not answer; a role never does.
@@ -120,18 +121,42 @@ def migrate(settings: Settings, *, role: str = "migrate") -> list[str]:
     return applied
 
 
-def signing_secret(settings: Settings) -> str:
-    """The secret that deliveries are signed with."""
+def signing_secret(settings: Settings, tenant: str) -> str:
+    """The secret that a tenant's deliveries are signed with."""
+
+    async def tell(store: Store, database: Database) -> str:
+        found = await Tenants(store, await DatabaseClock.measured(database)).find(tenant)
+        return await store.signing_secret(found.id)
+
+    return _asked("signing-secret", settings, tell)
+
+
+def bootstrap(settings: Settings, tenant: str, name: str) -> str:
+    """Make a key with every scope, which whoever reaches the database may do."""
+
+    async def make(store: Store, database: Database) -> str:
+        if missing := await migrations.pending(database):
+            raise errors.ConfigError(_lacks(missing[0]))
+        clock = await DatabaseClock.measured(database)
+        found = await Tenants(store, clock).find(tenant)
+        made = await Keys(store, clock).create(
+            Caller(found.id, ALL_SCOPES, "bootstrap"), name, list(ALL_SCOPES)
+        )
+        return made.key
+
+    return _asked("bootstrap", settings, make)
+
+
+def _asked(role: str, settings: Settings, ask: Callable[[Store, Database], Awaitable[str]]) -> str:
+    """What a command asks of the store itself, of which the API tells nobody."""
 
     async def go(url: str) -> str:
-        async with _database(
-            settings, url, "signing-secret", is_hot=False, patience=COMMAND_PATIENCE
-        ) as database:
-            return await PostgresStore(database).signing_secret(DEFAULT_TENANT)
+        async with _database(settings, url, role, is_hot=False, patience=COMMAND_PATIENCE) as database:
+            return await ask(PostgresStore(database), database)
 
     with _reachable_database(settings) as url:
-        secret: str = _main(go(url))
-    return secret
+        answer: str = _main(go(url))
+    return answer
 
 
 def database_url(settings: Settings) -> str:
@@ -158,17 +183,6 @@ def _reachable_database(settings: Settings) -> Iterator[str]:
     embedded.stop()
 
 
-def _calm_collector() -> None:
-    """Spare the garbage collector what lives as long as the process, and let it look at the rest less often.
-
-    Executions come and go by the thousand without cycles. A busy worker took 220 µs of CPU for each at the usual
-    thresholds and 120 at these, in two runs on a machine that was also doing other things (November 2026).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
 def _main(coroutine: Coroutine[Any, Any, Any]) -> Any:
     # uvloop is not made for every platform; it is an installation's extra speed, not its need.
     return run_loop(coroutine, (_uvloop or asyncio).new_event_loop())
@@ -185,7 +199,7 @@ def _run(role: str, settings: Settings, build: _Build, *, is_hot: bool) -> int:
             stop.set()
 
         watch_lifeline(stop)
-        _calm_collector()
+        calm_collector()
         async with _base(settings, role, is_hot=is_hot) as base, contextlib.AsyncExitStack() as stack:
             services = base.services(role, drain)
             # Bound before the role is built: a worker that cannot listen must not have entered itself.
@@ -214,38 +228,21 @@ _Build = Callable[[Base, contextlib.AsyncExitStack], Awaitable[list[Service]]]
 
 async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
     # Here, because the other roles start in half the time without them.
-    from cronwell.api.app import create_app
-    from cronwell.api.services import Services
-    from cronwell.control.backfills import Backfills
-    from cronwell.control.cluster import Cluster
-    from cronwell.control.executions import Executions
-    from cronwell.control.explain import Explain
-    from cronwell.control.forecast import Forecast
-    from cronwell.control.outlook import Outlook
-    from cronwell.control.reconcile import Reconcile
+    from cronwell.api.role import api
+    from cronwell.runtime.fetching import fetch
 
     services: list[Service] = []
-    executions = Executions(base.store, base.bus, base.clock, base.settings, base.jobs)
-    app = create_app(
-        Services(
-            jobs=base.jobs,
-            executions=executions,
-            outlook=Outlook(base.store, base.clock, base.jobs),
-            explain=Explain(base.store, base.clock, base.jobs),
-            calendars=Calendars(base.store, base.clock),
-            forecast=Forecast(base.store, base.clock),
-            reconcile=Reconcile(base.store, base.clock),
-            tzdata=Tzdata(base.store, base.clock, base.settings.scheduler, base.jobs),
-            overrides=_overrides(base),
-            backfills=Backfills(base.store, base.clock, base.settings, base.jobs),
-            cluster=Cluster(base.store, base.clock, base.settings),
-            store=base.store,
-            clock=base.clock,
-            settings=base.settings,
-            is_ready=_readiness(base, lambda: services),
-        )
+    settings = base.settings
+    app = await api(
+        base.store,
+        base.bus,
+        base.clock,
+        settings,
+        base.jobs,
+        is_ready=_readiness(base, lambda: services),
+        load_token_keys=functools.partial(fetch, settings.auth.jwks),
     )
-    services.append(WebServer(app, base.settings.host, base.settings.port))
+    services.append(WebServer(app, settings.host, settings.port))
     return services
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,23 +17,14 @@ import orjson
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from cronwell.api.app import create_app
-from cronwell.api.services import Services
+from cronwell.api.role import api
+from cronwell.api.tokens import Load
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
-from cronwell.control.backfills import Backfills
-from cronwell.control.calendars import Calendars
-from cronwell.control.cluster import Cluster
-from cronwell.control.executions import Executions
-from cronwell.control.explain import Explain
-from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
-from cronwell.control.outlook import Outlook
-from cronwell.control.overrides import Overrides
-from cronwell.control.reconcile import Reconcile
-from cronwell.control.tzdata import Tzdata
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.fetching import fetch
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.web import WebServer, first_answer
 from cronwell.store.port import Claimed, Ended, Worker
@@ -174,9 +166,17 @@ class Rig:
 
 
 @asynccontextmanager
-async def serving(database: Database, url: str, clock: Clock, settings: Settings) -> AsyncIterator[Rig]:
+async def serving(
+    database: Database,
+    url: str,
+    clock: Clock,
+    settings: Settings,
+    *,
+    load_token_keys: Load | None = None,
+    kind: type[PostgresStore] = PostgresStore,
+) -> AsyncIterator[Rig]:
     """Serve the interface on a free port of the loopback."""
-    store = PostgresStore(database)
+    store = kind(database)
     bus = PostgresBus(database, url, can_listen=True, on_error=_fail)
     jobs = Jobs(store, bus, clock, settings)
     reasons: list[str] = []
@@ -184,24 +184,16 @@ async def serving(database: Database, url: str, clock: Clock, settings: Settings
     async def is_ready() -> list[str]:
         return reasons
 
-    services = Services(
-        jobs=jobs,
-        executions=Executions(store, bus, clock, settings, jobs),
-        outlook=Outlook(store, clock, jobs),
-        explain=Explain(store, clock, jobs),
-        calendars=Calendars(store, clock),
-        forecast=Forecast(store, clock),
-        reconcile=Reconcile(store, clock),
-        tzdata=Tzdata(store, clock, settings.scheduler, jobs),
-        overrides=Overrides(store, bus, clock, settings, jobs),
-        backfills=Backfills(store, clock, settings, jobs),
-        cluster=Cluster(store, clock, settings),
-        store=store,
-        clock=clock,
-        settings=settings,
+    app = await api(
+        store,
+        bus,
+        clock,
+        settings,
+        jobs,
         is_ready=is_ready,
+        load_token_keys=load_token_keys or functools.partial(fetch, settings.auth.jwks),
     )
-    async with listening(create_app(services)) as caller:
+    async with listening(app) as caller:
         yield Rig(caller, store, clock, settings, reasons)
 
 

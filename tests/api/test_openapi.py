@@ -106,7 +106,7 @@ async def _furnish(rig: Rig) -> None:
     await rig.caller.post("/v1/jobs/name:paused/trigger")
 
 
-DOCUMENT = openapi.document(assemble(ROUTERS), largest_page=Settings().limits.page)
+DOCUMENT = openapi.document(assemble(ROUTERS, None), largest_page=Settings().limits.page)
 schema = schemathesis.openapi.from_dict(DOCUMENT, config=SchemathesisConfig.from_dict(CONFIG))
 
 

@@ -14,7 +14,7 @@ from cronwell.bench.sleepers import Sleepers, Woken, name_of, tags_of, team_of
 from cronwell.config import Settings
 from cronwell.control.definitions import judge
 from cronwell.runtime.postgres import Database
-from tests.support.house import House
+from tests.support.house import CALLER, House
 
 NOON = datetime(2030, 5, 5, 12, tzinfo=UTC)
 _ROWS = """
@@ -36,7 +36,7 @@ async def test_a_copied_job_is_the_one_that_the_api_writes(house: House) -> None
     await copy_jobs(house.database, range(2), lambda number: copied[number])
     found = {name: await _row(house.database, name) for name in ("daily", "once")}
     await house.database.execute("update jobs set name = name || '-copied'")
-    created = await house.jobs.create_many(1, [orjson.loads(row["spec"]) for row in found.values()])
+    created = await house.jobs.create_many(CALLER, [orjson.loads(row["spec"]) for row in found.values()])
     assert [each.error for each in created] == [None, None]
     for name, row in found.items():
         assert await _row(house.database, name) == row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -13,7 +14,7 @@ import pytest
 from cronwell.config import SchedulerSettings, Settings
 from cronwell.model.execution import Result, State
 from tests.support import tally
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 from tests.support.processes import Cluster, cluster
 from tests.support.stalls import Event, skip_for, too_late, watching
 from tests.support.stalls import read as read_stalls
@@ -90,7 +91,7 @@ async def test_two_schedulers_and_three_workers_do_ten_thousand_executions_once_
         _job(f"job-{n}", schedule={"at": (start + timedelta(milliseconds=n % 5000)).isoformat()})
         for n in range(10_000)
     ]
-    made = await house.jobs.create_many(TENANT, jobs)
+    made = await house.jobs.create_many(CALLER, jobs)
     assert all(each.error is None for each in made)
     staged = await house.database.fetchval("select count(*) from executions")
     is_early = house.clock.now() < start - house.settings.scheduler.look_ahead
@@ -124,7 +125,7 @@ async def test_the_death_of_the_scheduler_just_before_a_herd_costs_nothing(
     # Beyond the look-ahead, so that the scheduler stages them and not this process.
     instant = (house.clock.now() + 9 * SECOND).replace(microsecond=0)
     await house.jobs.create_many(
-        TENANT, [_job(f"job-{n}", schedule={"at": instant.isoformat()}) for n in range(1000)]
+        CALLER, [_job(f"job-{n}", schedule={"at": instant.isoformat()}) for n in range(1000)]
     )
     assert await house.database.fetchval("select count(*) from executions") == 0
     with watching(tmp_path / "stalls") as stalls:
@@ -160,10 +161,10 @@ async def test_a_herd_of_one_tenant_does_not_hold_up_another_tenants_one_a_secon
         _job(f"job-{n}", schedule=at, target=work, payload={"seconds": 0.2 + n % 50 / 100})
         for n in range(600)
     ]
-    await house.jobs.create_many(TENANT, herd)
+    await house.jobs.create_many(CALLER, herd)
     times = [instant + n * SECOND for n in range(6)]
     other = _job("other", schedule={"at": [time.isoformat() for time in times]})
-    [made] = await house.jobs.create_many(OTHER_TENANT, [other])
+    [made] = await house.jobs.create_many(dataclasses.replace(CALLER, tenant_id=OTHER_TENANT), [other])
     assert made.job_id is not None
     with watching(tmp_path / "stalls") as stalls:
         await _all_done(house, 606, within=90)
@@ -227,7 +228,7 @@ async def test_a_rolling_restart_of_workers_loses_and_doubles_nothing(
     await _living_workers(house, 2)
     start = house.clock.now() + 6 * SECOND
     await house.jobs.create_many(
-        TENANT,
+        CALLER,
         [
             _job(f"job-{n}", schedule={"at": (start + timedelta(milliseconds=4 * n)).isoformat()})
             for n in range(1500)

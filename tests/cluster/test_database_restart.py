@@ -18,7 +18,7 @@ from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
 from tests.support import tally
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, House
 from tests.support.postgres import SURVIVES_A_KILL, temporary_server
 from tests.support.processes import Cluster, cluster
 from tests.support.waiting import until, until_async, until_blocking
@@ -99,7 +99,7 @@ async def _create_jobs(url: str) -> datetime:
     await database.close()
     house = await House.open(url, Settings())
     made = await house.jobs.create_many(
-        TENANT,
+        CALLER,
         [
             {
                 "name": f"job-{n}",

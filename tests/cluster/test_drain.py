@@ -13,7 +13,7 @@ import pytest
 
 from cronwell.model.execution import State
 from tests.support import tally
-from tests.support.house import TENANT, House
+from tests.support.house import CALLER, House
 from tests.support.postgres import temporary_directory
 from tests.support.processes import Cluster, Process, cluster
 from tests.support.waiting import until, until_async
@@ -70,7 +70,7 @@ async def test_a_drained_worker_finishes_what_runs_and_ends_with_0(
 ) -> None:
     api, _, worker = (started.start(role) for role in ("api", "scheduler", "worker"))
     nodes = await _until_shown(port, "api", "scheduler", "worker")
-    await house.jobs.create(TENANT, {"name": "slow", "target": {"handler": {"name": "tally.wait"}}})
+    await house.jobs.create(CALLER, {"name": "slow", "target": {"handler": {"name": "tally.wait"}}})
     key = await house.trigger("slow")
     await until(lambda: any(line.event == "start" for line in tally.read(tmp_path)), within=30)
     drain = started.start("drain", nodes["worker"]["name"], "--wait", "--timeout", "50s")

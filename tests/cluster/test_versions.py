@@ -23,7 +23,7 @@ import aiohttp
 import pytest
 
 from cronwell.config import SchedulerSettings, Settings
-from tests.support.house import TENANT, House
+from tests.support.house import CALLER, TENANT, House
 from tests.support.processes import ROOT, Cluster, Process, cluster
 from tests.support.receiver import Receiver, receiving
 from tests.support.waiting import until, until_async
@@ -128,7 +128,7 @@ async def test_a_rolling_restart_from_the_release_before_misses_and_doubles_noth
 
         afters = [started.start(role) for role in ("scheduler", "worker")]
         for number in range(JOBS):
-            await house.jobs.create(TENANT, _job(f"new-{number}", receiver.url))
+            await house.jobs.create(CALLER, _job(f"new-{number}", receiver.url))
 
         async def are_side_by_side() -> bool:
             return bool(

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from cronwell import telemetry
+from cronwell import meters, telemetry
 from cronwell.config import EtcdSettings, Settings
 from cronwell.coordination.etcd import EtcdCoordination
 from cronwell.coordination.port import Member
@@ -63,12 +63,12 @@ async def test_shards_stay_staged_while_etcd_is_stopped_and_when_it_is_back(
     async with looking(*pair) as gaps:
         await asyncio.to_thread(etcd.stop)
         await until(lambda: all(each.is_on_reserve for each in pair))
-        assert telemetry.COORDINATION_FALLBACK._value.get() == 1
+        assert meters.COORDINATION_FALLBACK._value.get() == 1
         await _a_while(3 * LEASE)
         assert [each.epochs for each in pair] == before, "what each had it should have kept"
         await asyncio.to_thread(etcd.start)
         await until(lambda: not any(each.is_on_reserve for each in pair), within=30)
-        assert telemetry.COORDINATION_FALLBACK._value.get() == 0
+        assert meters.COORDINATION_FALLBACK._value.get() == 0
         await _a_while(2 * LEASE)
     assert [each.epochs for each in pair] == before
     assert gaps.longest <= LONGEST_GAP

@@ -95,7 +95,7 @@ def test_defaults_that_are_told_are_found() -> None:
 
 @each_page()
 def test_every_route_that_is_named_exists(page: Path) -> None:
-    app = assemble(ROUTERS)
+    app = assemble(ROUTERS, None)
     routes = [each for each in (*app.routes, *docs.routes({})) if isinstance(each, Route)]
     missing = [
         f"{method} {path}"
@@ -116,7 +116,7 @@ def test_every_route_of_the_api_is_in_the_reference() -> None:
     titles = set(re.findall(rf"^### ((?:{METHODS}) \S+)$", text, re.MULTILINE))
     served = {
         f"{method} {route.path_format}"
-        for route in assemble(ROUTERS).routes
+        for route in assemble(ROUTERS, None).routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

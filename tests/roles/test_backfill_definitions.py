@@ -21,7 +21,7 @@ from tests.roles.backfills import (
     start_backfill,
     until_over,
 )
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 
 async def test_each_slot_is_run_by_the_definition_of_its_time(house: House) -> None:
@@ -29,8 +29,8 @@ async def test_each_slot_is_run_by_the_definition_of_its_time(house: House) -> N
     house.registry.add(lambda context: seen.__setitem__(context.slot, context.payload), "work")
     now = house.clock.now().replace(microsecond=0)
     job = await house.create(schedule="0 * * * * *", payload="old")
-    await house.jobs.patch(TENANT, str(job), {"schedule": "30 * * * * *", "payload": "middle"}, revision=None)
-    await house.jobs.patch(TENANT, str(job), {"schedule": "0 0 0 * * *", "payload": "new"}, revision=None)
+    await house.jobs.patch(CALLER, str(job), {"schedule": "30 * * * * *", "payload": "middle"}, revision=None)
+    await house.jobs.patch(CALLER, str(job), {"schedule": "0 0 0 * * *", "payload": "new"}, revision=None)
     begin = (now - HOUR).replace(second=0)
     await house.database.execute(
         "update jobs set created_at = $1, defined_at = $2", begin, begin + 4 * MINUTE
@@ -97,7 +97,7 @@ async def test_a_finished_job_is_backfilled_by_its_last_schedule(
     await still_house.database.execute("update executions set state = 'succeeded', finished_at = slot")
     await still_house.finishing().run_once()
     assert (await still_house.jobs.get(TENANT, str(job))).state == "finished"
-    await still_house.jobs.patch(TENANT, str(job), {"timeout": "1m"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"timeout": "1m"}, revision=None)
     backfill = await start_backfill(still_house, job, NOON - 3 * HOUR, NOON)
     assert await run_through(still_house, clock, backfill) == [NOON - n * HOUR for n in (3, 2, 1)]
 
@@ -109,7 +109,7 @@ async def test_an_edit_leaves_then_alone_and_reaches_current(still_house: House,
     await start_backfill(still_house, job, NOON + 3 * HOUR, NOON + 5 * HOUR, concurrency=10)
     await still_house.backfilling().run_once()
     await still_house.jobs.patch(
-        TENANT, str(job), {"payload": 2, "priority": "high", "pool": "other"}, revision=None
+        CALLER, str(job), {"payload": 2, "priority": "high", "pool": "other"}, revision=None
     )
     rows = await backfilled(still_house, job)
     assert [(each.revision, each.priority, each.pool) for each in rows] == [

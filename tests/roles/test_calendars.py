@@ -11,7 +11,7 @@ import pytest
 from cronwell import errors
 from cronwell.model import instants
 from cronwell.runtime.clock import ManualClock
-from tests.support.house import TENANT, House
+from tests.support.house import CALLER, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -65,10 +65,10 @@ async def test_a_calendar_that_is_followed_cannot_be_deleted_until_the_schedule_
     job = await still_house.create(schedule={"cron": "0 * * * *", "exclude": "lunch"})
     with pytest.raises(errors.IllegalState, match="1 job"):
         await still_house.calendars.delete(TENANT, "lunch")
-    await still_house.jobs.patch(TENANT, str(job), {"timeout": "1m"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"timeout": "1m"}, revision=None)
     with pytest.raises(errors.IllegalState, match="1 job"):
         await still_house.calendars.delete(TENANT, "lunch")
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "0 * * * *"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "0 * * * *"}, revision=None)
     # A merge leaves `exclude` in an object; here a text took its place.
     await still_house.calendars.delete(TENANT, "lunch")
     with pytest.raises(errors.NotFound):
@@ -112,7 +112,7 @@ async def test_a_batch_notes_what_its_jobs_follow(still_house: House) -> None:
         }
         for n in range(5)
     ]
-    made = await still_house.jobs.create_many(TENANT, [*raws, raws[0]])
+    made = await still_house.jobs.create_many(CALLER, [*raws, raws[0]])
     assert [each.error is None for each in made] == [True] * 5 + [False]
     assert (await still_house.calendars.get(TENANT, "lunch", timezone="UTC")).jobs == 5
 

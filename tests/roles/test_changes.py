@@ -11,7 +11,7 @@ import pytest
 from cronwell import errors
 from cronwell.model.execution import State
 from cronwell.runtime.clock import ManualClock
-from tests.support.house import HANDLER, SECOND, TENANT, House
+from tests.support.house import CALLER, HANDLER, SECOND, TENANT, House
 from tests.support.waiting import until
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ async def _slots(house: House, job: Any, state: State = State.PENDING) -> list[f
 async def test_an_edit_replaces_the_staged_slots(still_house: House, clock: ManualClock) -> None:
     job = await still_house.create(schedule=EVERY_10S)
     clock.advance(5 * SECOND)
-    view = await still_house.jobs.patch(TENANT, str(job), {"schedule": "*/15 * * * * *"}, revision=1)
+    view = await still_house.jobs.patch(CALLER, str(job), {"schedule": "*/15 * * * * *"}, revision=1)
     assert view.revision == 2
     assert await _slots(still_house, job) == [15, 30, 45, 60]
     assert {each.revision for each in await still_house.history(job)} == {2}
@@ -39,7 +39,7 @@ async def test_an_edit_gives_what_is_due_and_waiting_the_new_definition(
 ) -> None:
     job = await still_house.create(schedule=EVERY_10S, pool="slow")
     clock.advance(11 * SECOND)
-    await still_house.jobs.patch(TENANT, str(job), {"pool": "quick", "priority": "high"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"pool": "quick", "priority": "high"}, revision=None)
     found = await still_house.history(job)
     assert found[0].key.slot == NOON + 10 * SECOND
     assert {(each.pool, each.priority, each.revision) for each in found} == {("quick", 0, 2)}
@@ -47,9 +47,9 @@ async def test_an_edit_gives_what_is_due_and_waiting_the_new_definition(
 
 async def test_an_edit_never_fires_the_past(still_house: House, clock: ManualClock) -> None:
     job = await still_house.create(schedule="0 11 * * *")
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "0 12 * * *"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "0 12 * * *"}, revision=None)
     clock.advance(timedelta(hours=1))
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "30 12 * * *"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "30 12 * * *"}, revision=None)
     assert await still_house.history(job) == []
 
 
@@ -58,7 +58,7 @@ async def test_an_edit_of_something_else_does_not_count_a_delay_anew(
 ) -> None:
     job = await still_house.create(schedule="in 5m")
     clock.advance(timedelta(minutes=3))
-    view = await still_house.jobs.patch(TENANT, str(job), {"payload": {"n": 1}}, revision=None)
+    view = await still_house.jobs.patch(CALLER, str(job), {"payload": {"n": 1}}, revision=None)
     assert view.next_fire_at == NOON + timedelta(minutes=5)
     assert view.schedule == "in 5m"
 
@@ -68,7 +68,7 @@ async def test_an_edit_after_an_outage_first_settles_what_the_old_schedule_misse
 ) -> None:
     job = await still_house.create(schedule="0 * * * *", catch_up="none")
     clock.advance(timedelta(hours=3, minutes=30))
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "15 * * * *"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "15 * * * *"}, revision=None)
     assert await _slots(still_house, job, State.SKIPPED) == [3600, 7200, 10800]
 
 
@@ -76,7 +76,7 @@ async def test_a_stale_revision_changes_nothing(still_house: House) -> None:
     job = await still_house.create(schedule=EVERY_10S)
     before = await still_house.history(job)
     with pytest.raises(errors.RevisionMismatch):
-        await still_house.jobs.patch(TENANT, str(job), {"schedule": "@daily"}, revision=7)
+        await still_house.jobs.patch(CALLER, str(job), {"schedule": "@daily"}, revision=7)
     assert await still_house.history(job) == before
 
 
@@ -84,7 +84,7 @@ async def test_a_bad_edit_changes_nothing(still_house: House) -> None:
     job = await still_house.create(schedule=EVERY_10S)
     before = await still_house.history(job)
     with pytest.raises(errors.Invalid):
-        await still_house.jobs.patch(TENANT, str(job), {"schedule": "61 * * * *"}, revision=None)
+        await still_house.jobs.patch(CALLER, str(job), {"schedule": "61 * * * *"}, revision=None)
     assert await still_house.history(job) == before
     assert (await still_house.jobs.get(TENANT, str(job))).revision == 1
 
@@ -92,7 +92,7 @@ async def test_a_bad_edit_changes_nothing(still_house: House) -> None:
 async def test_what_a_job_was_is_kept_with_its_time(still_house: House, clock: ManualClock) -> None:
     job = await still_house.create(schedule=EVERY_10S)
     clock.advance(5 * SECOND)
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "@daily"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "@daily"}, revision=None)
     [row] = await still_house.database.fetch("select * from job_revisions where job_id = $1", job)
     assert (row["revision"], row["valid_from"], row["valid_to"]) == (1, NOON, NOON + 5 * SECOND)
     assert EVERY_10S in row["spec"]
@@ -151,7 +151,7 @@ async def test_a_pause_with_an_end_ends_by_itself(still_house: House, clock: Man
 async def test_an_edit_of_a_paused_job_leaves_it_paused(still_house: House, clock: ManualClock) -> None:
     job = await still_house.create(schedule=EVERY_10S)
     await still_house.jobs.pause(TENANT, str(job))
-    view = await still_house.jobs.patch(TENANT, str(job), {"schedule": "*/20 * * * * *"}, revision=None)
+    view = await still_house.jobs.patch(CALLER, str(job), {"schedule": "*/20 * * * * *"}, revision=None)
     assert view.state == "paused"
     assert await _slots(still_house, job) == []
     clock.advance(SECOND)
@@ -173,7 +173,7 @@ async def test_a_slot_that_was_cancelled_stays_so_when_its_job_is_edited(still_h
     job = await still_house.create(schedule=EVERY_10S)
     first = (await still_house.history(job))[0]
     await still_house.executions.cancel(TENANT, str(first.key))
-    await still_house.jobs.patch(TENANT, str(job), {"payload": 1}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"payload": 1}, revision=None)
     assert (await still_house.get(first.key)).state is State.CANCELLED
     assert await _slots(still_house, job) == [20, 30, 40, 50, 60]
 
@@ -186,7 +186,7 @@ async def test_a_finished_job_that_gets_a_new_schedule_is_active_again(
     await still_house.database.execute("update executions set state = 'succeeded'")
     await still_house.finishing().run_once()
     view = await still_house.jobs.replace(
-        TENANT, str(job), {"name": "job", "target": HANDLER, "schedule": EVERY_10S}, revision=None
+        CALLER, str(job), {"name": "job", "target": HANDLER, "schedule": EVERY_10S}, revision=None
     )
     assert view.state == "active"
     assert (await _slots(still_house, job))[0] == 20

@@ -13,7 +13,7 @@ from cronwell.control.explain import Explanation
 from cronwell.model import instants
 from cronwell.model.execution import State
 from cronwell.runtime.clock import ManualClock
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -132,7 +132,7 @@ async def test_the_definition_that_held_then_is_the_one_that_is_asked(
     job = await still_house.create(schedule="* * * * *")
     clock.advance(5 * MINUTE)
     await _stage(still_house)
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "0 0 * * *"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "0 0 * * *"}, revision=None)
     old = await _explain(still_house, job, NOON + MINUTE)
     assert (old.revision, old.verdict) == (1, "staged")
     assert old.schedule is not None

@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cronwell import telemetry
+from cronwell import meters
 from cronwell.config import DatabaseSettings
 from cronwell.control.continuity import Continuity, judge
 from cronwell.model.execution import State
@@ -152,25 +152,25 @@ async def test_a_process_tells_everyone_when_the_database_is_another(
     calls: list[int] = []
     continuity = Continuity(house.database, house.store, house.clock)
     continuity.on_failover(lambda: calls.append(1))
-    failovers = telemetry.FAILOVERS._value.get()
-    lossy = telemetry.LOSSY_FAILOVERS._value.get()
+    failovers = meters.FAILOVERS._value.get()
+    lossy = meters.LOSSY_FAILOVERS._value.get()
     assert not await continuity.beat()
     assert not await continuity.beat()
     await replaceable.become("7/00000002")
     assert await continuity.beat()
     assert not await continuity.beat()
     assert calls == [1]
-    assert telemetry.FAILOVERS._value.get() == failovers + 1
-    assert telemetry.LOSSY_FAILOVERS._value.get() == lossy
+    assert meters.FAILOVERS._value.get() == failovers + 1
+    assert meters.LOSSY_FAILOVERS._value.get() == lossy
 
     await house.database.execute("update pulses set number = number - 1")
     await replaceable.become("7/00000003")
     assert await continuity.beat()
-    assert telemetry.LOSSY_FAILOVERS._value.get() == lossy + 1
+    assert meters.LOSSY_FAILOVERS._value.get() == lossy + 1
     await house.database.execute("delete from pulses")
     await replaceable.become("7/00000004")
     assert await continuity.beat()
-    assert telemetry.LOSSY_FAILOVERS._value.get() == lossy + 2
+    assert meters.LOSSY_FAILOVERS._value.get() == lossy + 2
 
 
 async def test_the_days_that_were_made_are_made_anew_where_they_are_not_there(

@@ -9,14 +9,14 @@ import pytest
 
 from cronwell.control import forecast
 from cronwell.runtime.clock import ManualClock
-from tests.support.house import HANDLER, TENANT, House
+from tests.support.house import CALLER, HANDLER, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 
 
 async def _herd(house: House, count: int, schedule: str) -> None:
     raws = [{"name": f"herd-{count}-{n}", "schedule": schedule, "target": HANDLER} for n in range(count)]
-    assert all(each.error is None for each in await house.jobs.create_many(TENANT, raws))
+    assert all(each.error is None for each in await house.jobs.create_many(CALLER, raws))
 
 
 async def test_every_minute_of_a_day_is_told_with_its_peak(still_house: House, clock: ManualClock) -> None:

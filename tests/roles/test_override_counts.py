@@ -24,7 +24,7 @@ from tests.roles.overrides import (
     stage_all,
     states_of,
 )
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 
 async def test_a_skipped_slot_uses_up_no_run(still_house: House, clock: ManualClock) -> None:
@@ -80,7 +80,7 @@ async def test_edits_do_not_change_how_often_a_job_with_decisions_runs(
     [claimed] = await claim_at(still_house, NOON + 5 * SECOND)
     assert claimed.key.slot == NOON + 30 * SECOND
     for n in range(3):
-        await still_house.jobs.patch(TENANT, str(job), {"payload": n}, revision=None)
+        await still_house.jobs.patch(CALLER, str(job), {"payload": n}, revision=None)
     states = [((each.key.slot - NOON) // SECOND, str(each.state)) for each in await still_house.history(job)]
     assert states == [(10, "pending"), (20, "skipped"), (30, "running"), (40, "pending")]
 

@@ -23,7 +23,7 @@ from tests.roles.overrides import (
     rows_told,
     states_of,
 )
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 
 async def test_what_a_worker_has_cannot_be_decided_about_any_more(still_house: House) -> None:
@@ -96,7 +96,7 @@ async def test_an_edit_and_a_decision_at_once_both_hold(house: House) -> None:
         job = await house.create(f"job-{n}", schedule="* * * * * *")
         slot = (await house.history(job))[-5].key.slot
         await asyncio.gather(
-            house.jobs.patch(TENANT, str(job), {"payload": n}, revision=None), put_override(house, job, slot)
+            house.jobs.patch(CALLER, str(job), {"payload": n}, revision=None), put_override(house, job, slot)
         )
         row = await row_of(house, job, slot)
         assert row is not None
@@ -109,10 +109,10 @@ async def test_an_edit_keeps_the_decisions_that_fit_and_tells_the_others(
     job = await still_house.create(schedule="*/30 * * * *")
     await put_override(still_house, job, NOON + HOUR)
     await put_override(still_house, job, NOON + 90 * MINUTE)
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": HOURLY}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": HOURLY}, revision=None)
     assert await rows_told(still_house, job) == [(60, "skipped", "override")]
     assert await states_of(still_house, job) == {NOON + HOUR: "applied", NOON + 90 * MINUTE: "not_a_slot"}
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "*/15 * * * *"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "*/15 * * * *"}, revision=None)
     assert await rows_told(still_house, job) == [(60, "skipped", "override"), (90, "skipped", "override")]
 
 

@@ -25,7 +25,7 @@ from tests.roles.overrides import (
     stage_all,
     states_of,
 )
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 
 async def test_a_skipped_slot_is_not_run_and_says_why(still_house: House, clock: ManualClock) -> None:
@@ -140,7 +140,7 @@ async def test_a_decision_that_was_applied_outlives_its_expiry(
     job = await still_house.create(schedule=HOURLY)
     await put_override(still_house, job, NOON + 3 * HOUR, Decision("skip", expires_at=NOON + HOUR))
     clock.advance(2 * HOUR)
-    await still_house.jobs.patch(TENANT, str(job), {"payload": 1}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"payload": 1}, revision=None)
     row = await row_of(still_house, job, NOON + 3 * HOUR)
     assert row is not None
     assert row.state is State.SKIPPED

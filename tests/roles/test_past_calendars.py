@@ -12,7 +12,7 @@ import pytest
 from cronwell.control.backfills import Asked
 from cronwell.model import instants
 from cronwell.runtime.clock import ManualClock
-from tests.support.house import TENANT, House
+from tests.support.house import CALLER, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -47,11 +47,11 @@ async def _delete(house: House, job: UUID) -> None:
 
 
 async def _edit(house: House, job: UUID) -> None:
-    await house.jobs.patch(TENANT, str(job), {"timeout": "1m"}, revision=None)
+    await house.jobs.patch(CALLER, str(job), {"timeout": "1m"}, revision=None)
 
 
 async def _another_schedule(house: House, job: UUID) -> None:
-    await house.jobs.patch(TENANT, str(job), {"schedule": "0 0 * * *"}, revision=None)
+    await house.jobs.patch(CALLER, str(job), {"schedule": "0 0 * * *"}, revision=None)
 
 
 async def _pause(house: House, job: UUID) -> None:

@@ -10,7 +10,7 @@ import pytest
 from cronwell.model.execution import Result, State
 from cronwell.targets.handler import Context
 from cronwell.targets.port import Call, Outcome, Signals
-from tests.support.house import TENANT, House
+from tests.support.house import CALLER, TENANT, House
 from tests.support.waiting import until, until_async
 
 QUICK = {"initial_delay": "50ms", "max_delay": "50ms", "jitter": 0}
@@ -214,7 +214,7 @@ async def test_an_edit_leaves_alone_what_a_worker_holds_for_its_instant(house: H
         job = await house.create(schedule="in 2s")
         [held] = await house.history(job)
         await house.until_state(held.key, State.RUNNING)
-        await house.jobs.patch(TENANT, str(job), {"payload": 1}, revision=None)
+        await house.jobs.patch(CALLER, str(job), {"payload": 1}, revision=None)
         done = await house.until_state(held.key, State.SUCCEEDED)
     assert (ran, done.fence) == ([1], 1)
     assert len(await house.history(job)) == 1
@@ -241,7 +241,7 @@ async def test_an_edit_reaches_the_next_attempt(house: House) -> None:
     job = await house.create(payload="old")
     async with house.working():
         await house.until_state(await house.trigger(), State.SUCCEEDED)
-        await house.jobs.patch(TENANT, str(job), {"payload": "new"}, revision=None)
+        await house.jobs.patch(CALLER, str(job), {"payload": "new"}, revision=None)
         await house.until_state(await house.trigger(), State.SUCCEEDED)
     assert seen == ["old", "new"]
 

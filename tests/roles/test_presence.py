@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from uuid import uuid4
 
-from cronwell import __version__, telemetry
+from cronwell import __version__, meters
 from cronwell.control.cluster import Cluster
 from cronwell.control.presence import Presence
 from cronwell.runtime.clock import ManualClock
@@ -42,7 +42,7 @@ async def test_a_process_enters_itself_hears_of_the_drain_and_says_that_it_has_s
 async def test_a_process_lives_on_while_nothing_of_it_can_be_written(house: House) -> None:
     await house.database.execute("alter table nodes rename to put_aside")
     stop = asyncio.Event()
-    failures = telemetry.FAILURES.labels("presence")
+    failures = meters.FAILURES.labels("presence")
     before = failures._value.get()
     running = asyncio.create_task(run_services([_presence(house, stop)], stop=stop))
     await until(lambda: failures._value.get() > before)

@@ -13,7 +13,7 @@ from cronwell.control import reconcile
 from cronwell.control.reconcile import Reconciliation
 from cronwell.model.shards import shard_of
 from cronwell.runtime.clock import ManualClock
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -70,21 +70,21 @@ async def day(still_house: House, clock: ManualClock) -> House:
     paused = await create("paused", schedule="*/6 * * * *")
     gone = await create("gone", schedule="* * * * *")
     await _live(house, clock, NOON + 40 * MINUTE)
-    await house.jobs.patch(TENANT, str(edited), {"schedule": "1-59/4 * * * *"}, revision=None)
+    await house.jobs.patch(CALLER, str(edited), {"schedule": "1-59/4 * * * *"}, revision=None)
     await house.jobs.pause(TENANT, str(paused))
-    await house.jobs.patch(TENANT, "name:plain", {"priority": "high"}, revision=None)
+    await house.jobs.patch(CALLER, "name:plain", {"priority": "high"}, revision=None)
     await _live(house, clock, NOON + HOUR + 30 * SECOND)
     # An outage in which jobs are changed all the same.
     clock.advance(2 * HOUR)
-    await house.jobs.patch(TENANT, str(edited), {"schedule": "*/15 * * * *"}, revision=None)
-    await house.jobs.patch(TENANT, str(paused), {"schedule": "5 9 * * *"}, revision=None)
+    await house.jobs.patch(CALLER, str(edited), {"schedule": "*/15 * * * *"}, revision=None)
+    await house.jobs.patch(CALLER, str(paused), {"schedule": "5 9 * * *"}, revision=None)
     await house.jobs.delete(TENANT, str(gone))
     await create("late", schedule="* * * * *")
     await _live(house, clock, NOON + 4 * HOUR, 7 * MINUTE)
     await house.jobs.resume(TENANT, str(paused))
     await house.jobs.pause(TENANT, str(edited), until=clock.now() + HOUR)
     await house.jobs.pause(TENANT, str(plain))
-    await house.jobs.patch(TENANT, "name:thrice", {"schedule": "*/20 * * * *"}, revision=None)
+    await house.jobs.patch(CALLER, "name:thrice", {"schedule": "*/20 * * * *"}, revision=None)
     await _live(house, clock, NOON + 6 * HOUR, 3 * MINUTE)
     await house.jobs.resume(TENANT, str(plain), fire_missed="all")
     await house.jobs.pause(TENANT, "name:late")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from cronwell import telemetry
+from cronwell import meters
 from cronwell.control.rearming import Rearming
 from cronwell.model.execution import State
 from cronwell.runtime.clock import ManualClock
@@ -213,7 +213,7 @@ async def test_a_walk_goes_on_slice_by_slice_and_tells_at_its_end(still_house: H
     for number in range(5):
         await still_house.create(f"job-{number}", schedule="@hourly")
     await still_house.database.execute("update cursors set next_slot = null")
-    counted = telemetry.FINDINGS.labels("no_slot")._value.get()
+    counted = meters.FINDINGS.labels("no_slot")._value.get()
     scan = _scan(still_house, size=2)
     for _ in range(2):
         assert await scan.run_once() == 2
@@ -223,4 +223,4 @@ async def test_a_walk_goes_on_slice_by_slice_and_tells_at_its_end(still_house: H
     assert scan.every == REST
     [found] = [each for each in await still_house.store.list_findings() if each.found]
     assert (found.kind, found.found, found.mended) == ("no_slot", 5, 5)
-    assert telemetry.FINDINGS.labels("no_slot")._value.get() == counted + 5
+    assert meters.FINDINGS.labels("no_slot")._value.get() == counted + 5

@@ -14,7 +14,7 @@ from cronwell.control.scheduling import move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import ManualClock
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -81,7 +81,7 @@ async def test_a_job_that_was_edited_meanwhile_refuses_what_was_planned_before(
     now = clock.now()
     async with still_house.store.transaction() as transaction:
         [stale] = await transaction.lock_due(range(SHARDS), now + timedelta(hours=1), 10)
-    await still_house.jobs.patch(TENANT, str(job), {"priority": "high"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"priority": "high"}, revision=None)
     before = await still_house.history(job)
     move = move_from(
         stale, now=now, settings=still_house.settings.scheduler, until=now + timedelta(minutes=5)
@@ -164,7 +164,7 @@ async def test_an_outage_becomes_no_storm_what_it_missed_starts_at_a_rate_and_be
         {"name": f"missed-{n}", "target": "https://example.com", "schedule": "0 13 * * *", "priority": "high"}
         for n in range(1200)
     ]
-    await still_house.jobs.create_many(TENANT, missed)
+    await still_house.jobs.create_many(CALLER, missed)
     clock.set(NOON + timedelta(hours=1, minutes=5))
     live = await still_house.create("live", schedule="* * * * *")
     staging = still_house.staging()
@@ -294,13 +294,13 @@ async def test_an_edit_of_something_else_does_not_give_a_job_its_runs_again(
     job = await still_house.create(schedule={"cron": "* * * * *", "max_runs": 3})
     clock.advance(timedelta(seconds=90))
     await _stage_all(still_house)
-    await still_house.jobs.patch(TENANT, str(job), {"timeout": "1m"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"timeout": "1m"}, revision=None)
     clock.advance(timedelta(minutes=9))
     await _stage_all(still_house)
     ran = [each for each in await still_house.history(job) if each.state is State.PENDING]
     assert len(ran) == 3
     changed = {"schedule": {"cron": "*/2 * * * *", "max_runs": 5}}
-    await still_house.jobs.patch(TENANT, str(job), changed, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), changed, revision=None)
     left = await still_house.database.fetchval("select runs_left from cursors")
     staged = [each for each in await still_house.history(job) if each.key.slot > clock.now()]
     assert left + len(staged) == 5, "a schedule that is written anew is counted anew"
@@ -339,6 +339,6 @@ async def test_a_job_that_waits_is_paused_resumed_and_edited_like_any_other(
     [execution] = await still_house.history(job)
     assert execution.key.slot == clock.now() + timedelta(seconds=10)
     assert await still_house.database.fetchval("select count(*) from skips") == 0
-    await still_house.jobs.patch(TENANT, str(job), {"schedule": "every 20s after finish"}, revision=None)
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "every 20s after finish"}, revision=None)
     [execution] = await still_house.history(job)
     assert execution.key.slot == clock.now() + timedelta(seconds=20)

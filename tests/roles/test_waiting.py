@@ -14,7 +14,7 @@ from cronwell.control.views import JobDetail
 from cronwell.model import instants
 from cronwell.runtime.clock import ManualClock
 from cronwell.store.port import JobFilter
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -127,7 +127,7 @@ async def test_calendars_that_leave_nothing_between_them_are_named_together(stil
 
 
 async def _edit(house: House, job: UUID) -> None:
-    await house.jobs.patch(TENANT, str(job), {"timeout": "1m"}, revision=None)
+    await house.jobs.patch(CALLER, str(job), {"timeout": "1m"}, revision=None)
 
 
 async def _pause_and_resume(house: House, job: UUID) -> None:

@@ -54,6 +54,27 @@ _QUERIES = (
     from pg_proc as p
     where p.pronamespace = 'public'::regnamespace
     """,
+    """
+    select format(
+        'policy %s on %s for %s to %s using %s check %s', p.policyname, p.tablename, p.cmd, p.roles, p.qual, p.with_check
+    )
+    from pg_policies as p
+    """,
+    """
+    select format('security of %s: rows=%s forced=%s', c.relname, c.relrowsecurity, c.relforcerowsecurity)
+    from pg_class as c
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and c.relrowsecurity
+    """,
+    """
+    select format('grant %s on %s to %s', g.privilege_type, g.table_name, g.grantee)
+    from information_schema.role_table_grants as g
+    where g.grantee like 'cronwell%'
+    """,
+    """
+    select format('grant %s on %s.%s to %s', g.privilege_type, g.table_name, g.column_name, g.grantee)
+    from information_schema.column_privileges as g
+    where g.grantee like 'cronwell%' and g.table_name = 'tenants'
+    """,
     "select 'trigger ' || pg_get_triggerdef(oid) from pg_trigger where not tgisinternal",
     "select format('extension %s', extname) from pg_extension",
 )

@@ -26,6 +26,7 @@ from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
 from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.postgres import PostgresCoordination
+from cronwell.model.access import ALL_SCOPES, Caller
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import Clock, DatabaseClock
@@ -47,6 +48,7 @@ from cronwell.worker.role import Premises, worker_services
 from tests.support.waiting import until_async
 
 TENANT = 1
+CALLER = Caller(TENANT, ALL_SCOPES, "test")
 HANDLER = {"handler": {"name": "work"}}
 
 
@@ -144,7 +146,7 @@ class House:
     async def create(self, name: str = "job", **fields: Any) -> UUID:
         """Add a job, by default one for the handler `work`, and return its id."""
         raw: Mapping[str, Any] = {"name": name, "target": HANDLER, **fields}
-        answered = await self.jobs.create(TENANT, raw)
+        answered = await self.jobs.create(CALLER, raw)
         return UUID(orjson.loads(answered.body)["id"])
 
     async def trigger(self, name: str = "job", **fields: Any) -> ExecutionKey:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, FastAPI
 
 from cronwell import __version__
 from cronwell.api import docs, openapi, problems
+from cronwell.api.auth import Authenticator
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
 from cronwell.api.routes import (
@@ -18,9 +19,11 @@ from cronwell.api.routes import (
     forecast,
     health,
     jobs,
+    keys,
     overrides,
     reconcile,
     schedules,
+    tenants,
     tzdata,
 )
 from cronwell.api.services import Services
@@ -36,13 +39,15 @@ ROUTERS = (
     tzdata.router,
     reconcile.router,
     cluster.router,
+    keys.router,
+    tenants.router,
     health.router,
 )
 
 
-def create_app(services: Services) -> FastAPI:
+def create_app(services: Services, authenticator: Authenticator) -> FastAPI:
     """Make the whole interface; it holds no connection and no task of its own."""
-    app = assemble(ROUTERS)
+    app = assemble(ROUTERS, authenticator)
     app.state.services = services
     app.state.is_ready = services.is_ready
     app.state.scrapes = Scrapes(services.store, services.clock)
@@ -51,8 +56,8 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
-def assemble(routers: Iterable[APIRouter]) -> FastAPI:
-    """Make an application of these routes, with our errors and our edge."""
+def assemble(routers: Iterable[APIRouter], authenticator: Authenticator | None) -> FastAPI:
+    """Make an application of these routes, with our errors and our edge; without an authenticator it only watches."""
     app = FastAPI(
         title="Cronwell",
         version=__version__,
@@ -61,5 +66,5 @@ def assemble(routers: Iterable[APIRouter]) -> FastAPI:
         routes=[route for router in routers for route in router.routes],
     )
     problems.install(app)
-    app.add_middleware(Edge)
+    app.add_middleware(Edge, authenticator=authenticator)
     return app

@@ -23,9 +23,10 @@ from starlette.types import Receive, Scope, Send
 from cronwell import errors
 from cronwell.api import problems
 from cronwell.api.bodies import declared_length, parse_object
-from cronwell.api.services import TENANT, Services
+from cronwell.api.services import Services
 from cronwell.control.jobs import Created
 from cronwell.control.views import write_time
+from cronwell.model.access import Caller
 
 MEDIA_TYPE = "application/x-ndjson"
 CHUNK_LINES = 1000
@@ -41,14 +42,15 @@ class Batch(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, caller: Caller) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         # The length is not known when the answer begins.
         del self.headers["content-length"]
         self._services = services
+        self._caller = caller
 
     @classmethod
-    def of(cls, services: Services, request: Request) -> Self:
+    def of(cls, services: Services, caller: Caller, request: Request) -> Self:
         """Refuse what can be refused before anything is read."""
         given = request.headers.get("content-type", "")
         if not _TYPES.fullmatch(given.partition(";")[0].strip()):
@@ -59,7 +61,7 @@ class Batch(Response):
         limit = services.settings.limits.batch_body
         if (declared_length(request.headers) or 0) > limit:
             raise errors.TooLarge(f"a batch has at most {limit} bytes; send several")
-        return cls(services)
+        return cls(services, caller)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI calls it
         with Spill() as spill:
@@ -95,7 +97,7 @@ class Batch(Response):
             except errors.UserError as error:
                 results[line.index] = _line(line.index, problem=problems.told(error))
         try:
-            created = await self._services.jobs.create_many(TENANT, [raw for _, raw in parsed])
+            created = await self._services.jobs.create_many(self._caller, [raw for _, raw in parsed])
         except errors.StoreUnavailable as error:
             created = []
             failed = problems.told(error)

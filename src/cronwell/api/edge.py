@@ -19,8 +19,12 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cronwell import telemetry
+from cronwell import errors, telemetry
 from cronwell.api import problems
+from cronwell.api.auth import WATCHER, Authenticator, is_open
+from cronwell.api.callers import CALLER
+from cronwell.model.access import Caller
+from cronwell.runtime.acting import act_for
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _KNOWN_METHODS = _SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE"}
@@ -47,8 +51,9 @@ register_url_convertor("segment", SegmentConvertor())
 class Edge:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator | None) -> None:
         self._app = app
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -116,7 +121,26 @@ class Edge:
                 unquote(segment).replace("%", "%25").replace("/", "%2F")
                 for segment in raw.decode("ascii", "replace").split("/")
             )
+        if not is_open(scope["path"]):
+            try:
+                scope[CALLER] = await self._caller(scope)
+            except errors.UserError as error:
+                challenge = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+                await problems.answer(problems.told(error, scope), challenge)(scope, receive, send)
+                return
+            except errors.StoreUnavailable as error:
+                await problems.answer(problems.told(error, scope))(scope, receive, send)
+                return
         await self._app(scope, receive, send)
+
+    async def _caller(self, scope: Scope) -> Caller:
+        """Who sends the request, for whose tenant everything is done from here on."""
+        if self._authenticator is None:
+            return WATCHER
+        caller = await self._authenticator.caller(scope)
+        act_for(caller.tenant_id)
+        telemetry.request_admitted(caller.name)
+        return caller
 
 
 def _request_id(scope: Scope) -> str:
@@ -131,6 +155,6 @@ def _request_id(scope: Scope) -> str:
 def _is_cross_site(scope: Scope) -> bool:
     """Tell whether a browser says that a page of another site sends this.
 
-    The API of a laptop has no login yet, and any page in its browser can send plain POSTs to it.
+    The API of a laptop asks for no key, and any page in its browser can send plain POSTs to it.
     """
     return any(name == b"sec-fetch-site" and value == b"cross-site" for name, value in scope["headers"])

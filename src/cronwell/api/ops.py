@@ -15,7 +15,7 @@ from cronwell.store.port import Store
 
 def create_ops_app(is_ready: Callable[[], Awaitable[list[str]]], store: Store, clock: Clock) -> FastAPI:
     """Make the application that watches a process which serves no API."""
-    app = assemble([health.router])
+    app = assemble([health.router], None)
     app.state.is_ready = is_ready
     app.state.scrapes = Scrapes(store, clock)
     return app

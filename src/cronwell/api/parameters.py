@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Annotated, Any
 
 import orjson
 from fastapi import Depends, Header, Path, Query, Request
 
-from cronwell import errors
+from cronwell import durations, errors
 from cronwell.api.services import Services
 from cronwell.control.idempotency import RequestKey
 from cronwell.model import instants, validation
@@ -121,6 +121,13 @@ def read_time(field: str, text: str | None, zone: tzinfo | None = None) -> datet
     except ValueError as error:
         advice = "; write + as %2B in an address" if re.search(r"\d \d\d:\d\d$", text) else ""
         raise errors.Invalid.field(field, f"{error}{advice}", accepted=instants.ACCEPTED) from None
+
+
+def read_duration(field: str, text: str) -> timedelta:
+    try:
+        return durations.parse(text)
+    except ValueError as error:
+        raise errors.Invalid.field(field, str(error), accepted=durations.ACCEPTED) from None
 
 
 def read_states(given: list[str] | None) -> tuple[State, ...] | None:

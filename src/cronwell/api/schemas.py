@@ -9,10 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cronwell.api.problems import Problem
 from cronwell.control.views import Moment, View
+from cronwell.model.access import DEFAULT_SCOPES, TENANT_PATTERN, Scope
 
 _TIME = {"format": "date-time"}
 
 Time = Annotated[str, Field(json_schema_extra=_TIME)]
+Weight = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
 class Asked(BaseModel):
@@ -98,6 +101,30 @@ class BackfillAsked(Asked):
     """In place of the job's own payload, where it is given."""
     note: Annotated[str, Field(max_length=2000)] | None = None
     """Why, for those who come across it."""
+
+
+class KeyAsked(Asked):
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=ONE_LINE)]
+    """Whose it is, or what it is for."""
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))] = sorted(DEFAULT_SCOPES)
+    """What it may do: none that the key of this request lacks."""
+    expires_at: Time | None = None
+    """From then on it opens nothing."""
+
+
+class Rotate(Asked):
+    overlap: Annotated[str, Field(max_length=40)] = "24h"
+    """How long the old key goes on to be good, up to 30 days."""
+
+
+class TenantAsked(Asked):
+    name: Annotated[str, Field(pattern=TENANT_PATTERN)]
+    weight: Weight = 1.0
+    """Its share of the workers, beside those of others that have work waiting."""
+
+
+class TenantChanged(Asked):
+    weight: Weight
 
 
 class PreviewAsked(Asked):

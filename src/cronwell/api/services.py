@@ -16,15 +16,14 @@ from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
 from cronwell.control.jobs import Jobs
+from cronwell.control.keys import Keys
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
+from cronwell.control.tenants import Tenants
 from cronwell.control.tzdata import Tzdata
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Store
-
-# Until requests say who sends them, all of them belong to the tenant that the first migration made.
-TENANT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,8 @@ class Services:
     overrides: Overrides
     backfills: Backfills
     cluster: Cluster
+    keys: Keys
+    tenants: Tenants
     store: Store
     clock: Clock
     settings: Settings

@@ -39,7 +39,7 @@ class Found:
 class Client:
     """Talk to one server. Raises Unreachable when it does not answer, Refused when it says no."""
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, url: str, *, key: str = "", timeout: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
             port = parts.port
@@ -54,6 +54,9 @@ class Client:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, port, timeout=timeout)
         self._server_at: datetime | None = None
+        self._sent_always = {"User-Agent": f"cronwell/{__version__}"}
+        if key:
+            self._sent_always["Authorization"] = f"Bearer {key}"
 
     def close(self) -> None:
         self._connection.close()
@@ -79,8 +82,9 @@ class Client:
         headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         return self._exchange("PUT", path, body=body, headers=headers)
 
-    def patch(self, path: str, body: object, *, revision: int) -> Any:
-        return self._exchange("PATCH", path, body=body, headers={"If-Match": f'"{revision}"'})
+    def patch(self, path: str, body: object, *, revision: int | None = None) -> Any:
+        headers = {} if revision is None else {"If-Match": f'"{revision}"'}
+        return self._exchange("PATCH", path, body=body, headers=headers)
 
     def delete(self, path: str) -> Any:
         return self._exchange("DELETE", path)
@@ -152,7 +156,7 @@ class Client:
                     method,
                     self._prefix + path,
                     body,
-                    {"User-Agent": f"cronwell/{__version__}", **headers},
+                    {**self._sent_always, **headers},
                 )
                 answer = self._connection.getresponse()
             except _LOST as error:

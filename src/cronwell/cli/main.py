@@ -17,7 +17,18 @@ import typer
 from typer.core import TyperGroup
 
 from cronwell import __version__
-from cronwell.cli import backfills, calendars, dead_letters, executions, jobs, roles, settings, tzdata
+from cronwell.cli import (
+    backfills,
+    calendars,
+    dead_letters,
+    executions,
+    jobs,
+    keys,
+    roles,
+    settings,
+    tenants,
+    tzdata,
+)
 from cronwell.cli.bench import bench
 from cronwell.cli.cluster import cluster, drain
 from cronwell.cli.explain import explain
@@ -117,6 +128,7 @@ app.command()(roles.scheduler)
 app.command()(roles.worker)
 app.command()(roles.migrate)
 app.command("signing-secret")(roles.signing_secret)
+app.command()(roles.bootstrap)
 app.add_typer(settings.app, name="config")
 app.add_typer(jobs.app, name="job")
 app.add_typer(executions.app, name="execution")
@@ -128,6 +140,8 @@ app.command()(explain)
 app.command()(forecast)
 app.command()(reconcile)
 app.add_typer(tzdata.app, name="tzdata")
+app.add_typer(keys.app, name="key")
+app.add_typer(tenants.app, name="tenant")
 app.command()(cluster)
 app.command()(drain)
 app.command()(sentinel)

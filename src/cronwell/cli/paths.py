@@ -35,6 +35,14 @@ def backfill_path(backfill_id: str) -> str:
     return f"/v1/backfills/{_quoted(backfill_id)}"
 
 
+def key_path(key_id: str) -> str:
+    return f"/v1/keys/{_quoted(key_id)}"
+
+
+def tenant_path(name: str) -> str:
+    return f"/v1/tenants/{_quoted(name)}"
+
+
 def node_path(node: str) -> str:
     return f"/v1/cluster/nodes/{_quoted(node)}"
 

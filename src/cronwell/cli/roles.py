@@ -5,12 +5,15 @@ What they start is imported when they start: `cronwell --help` should not wait f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cronwell.cli.failures import Failure
 from cronwell.cli.session import session
+from cronwell.errors import UserError
 
 Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Listen on this address.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Listen on this port.")]
@@ -28,6 +31,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", metavar="DIR", help="Where the embedded PostgreSQL keeps its data."),
 ]
+OfTenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Whose it is.")]
 Shell = Annotated[
     bool | None,
     typer.Option("--shell", help="Let jobs run shell commands on this machine.", show_default=False),
@@ -112,11 +116,35 @@ def migrate(context: typer.Context, data_dir: DataDir = None) -> None:
         print("the schema is up to date")
 
 
-def signing_secret(context: typer.Context, data_dir: DataDir = None) -> None:
-    """Print the secret that deliveries are signed with, for those who verify them."""
+def signing_secret(context: typer.Context, tenant: OfTenant = "default", data_dir: DataDir = None) -> None:
+    """Print the secret that a tenant's deliveries are signed with, for those who verify them."""
     from cronwell import wiring
 
-    print(wiring.signing_secret(session(context).settings(_given({"data_dir": data_dir}))))
+    settings = session(context).settings(_given({"data_dir": data_dir}))
+    print(_told(lambda: wiring.signing_secret(settings, tenant)))
+
+
+def bootstrap(
+    context: typer.Context,
+    tenant: OfTenant = "default",
+    name: Annotated[str, typer.Option(metavar="NAME", help="What the key is called.")] = "bootstrap",
+    data_dir: DataDir = None,
+) -> None:
+    """Make a key with every scope, straight in the database, and print it: it is shown this once.
+
+    For the first key of a tenant; further ones are made with it by `cronwell key create`.
+    """
+    from cronwell import wiring
+
+    settings = session(context).settings(_given({"data_dir": data_dir}))
+    print(_told(lambda: wiring.bootstrap(settings, tenant, name)))
+
+
+def _told(ask: Callable[[], str]) -> str:
+    try:
+        return ask()
+    except UserError as error:
+        raise Failure(str(error)) from None
 
 
 def _given(options: dict[str, object]) -> dict[str, object]:

@@ -54,7 +54,8 @@ class Session:
             from cronwell.cli.client import Client
 
             settings = self.settings()
-            self._client = Client(settings.url or address_of(settings.host, settings.port))
+            address = settings.url or address_of(settings.host, settings.port)
+            self._client = Client(address, key=settings.api_key)
         return self._client
 
     def close(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from cronwell import errors
 from cronwell.control.definitions import Definition
 from cronwell.model.planning import Plan
 from cronwell.model.schedule import effective_at
@@ -88,3 +90,16 @@ def as_stored(job: NewJob, move: Move | None, now: datetime) -> Job:
         defined_at=now,
         held_until=job.held_until,
     )
+
+
+async def give_way(place: int) -> None:
+    """Let others have the event loop now and then: a thousand jobs take some 300 ms of it."""
+    if place % 20 == 19:
+        await asyncio.sleep(0)
+
+
+def check_revision(job: Job, revision: int | None) -> None:
+    if revision is not None and revision != job.revision:
+        raise errors.RevisionMismatch(
+            f"If-Match says revision {revision}, but the job is at {job.revision}; read it again first"
+        )

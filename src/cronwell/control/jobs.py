@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,16 @@ from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
 from cronwell.control.calendars import Calendars, Known
 from cronwell.control.definitions import Definition, Kept, judge, remark
-from cronwell.control.drafts import as_stored, first_fire_at, merge, new_job, priority_of, read_id
+from cronwell.control.drafts import (
+    as_stored,
+    check_revision,
+    first_fire_at,
+    give_way,
+    merge,
+    new_job,
+    priority_of,
+    read_id,
+)
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.overriding import begin, begin_again
 from cronwell.control.paging import read_cursor, write_cursor
@@ -32,6 +40,7 @@ from cronwell.control.scheduling import (
     wait_until_started,
 )
 from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
+from cronwell.model.access import Caller
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule
@@ -72,17 +81,17 @@ class Jobs:
         self._settings = settings
         self._calendars = Calendars(store, clock)
 
-    async def create(self, tenant_id: int, raw: Mapping[str, Any], key: RequestKey | None = None) -> Answered:
+    async def create(self, caller: Caller, raw: Mapping[str, Any], key: RequestKey | None = None) -> Answered:
         """Add a job; its slots inside the look-ahead are staged in the same transaction."""
         workers = await self._store.list_workers(self._clock.now())
-        known = await self._calendars.known(tenant_id, [raw])
+        known = await self._calendars.known(caller.tenant_id, [raw])
         made: list[tuple[JobView, Move | None]] = []
 
         async def act(transaction: Transaction) -> tuple[int, BaseModel]:
             now = self._clock.now()
-            definition = judge(raw, now=now, settings=self._settings, calendars=known.calendars)
+            definition = self._judge(caller, raw, known, now)
             remarks = remark(definition, workers, now=now)
-            [created] = await self._insert(transaction, tenant_id, [definition], known, now)
+            [created] = await self._insert(transaction, caller.tenant_id, [definition], known, now)
             if isinstance(created, errors.UserError):
                 raise created
             job, move = created
@@ -90,22 +99,22 @@ class Jobs:
             made.append((view, move))
             return 201, view
 
-        answered = await once(self._store, self._clock, tenant_id, key, act)
+        answered = await once(self._store, self._clock, caller.tenant_id, key, act)
         for view, move in made:
             telemetry.job_changed("created", job=str(view.id), name=view.name)
             await self._announce([move])
         return answered
 
-    async def create_many(self, tenant_id: int, raws: Sequence[Mapping[str, Any]]) -> list[Created]:
+    async def create_many(self, caller: Caller, raws: Sequence[Mapping[str, Any]]) -> list[Created]:
         """Add many jobs, each on its own merit; the results come in the order of the jobs."""
         now = self._clock.now()
-        known = await self._calendars.known(tenant_id, raws)
+        known = await self._calendars.known(caller.tenant_id, raws)
         results: list[Created | None] = [None] * len(raws)
         good: list[tuple[int, Definition]] = []
         for place, raw in enumerate(raws):
-            await _give_way(place)
+            await give_way(place)
             try:
-                definition = judge(raw, now=now, settings=self._settings, calendars=known.calendars)
+                definition = self._judge(caller, raw, known, now)
                 good.append((place, definition))
             except errors.UserError as error:
                 results[place] = Created(error=error)
@@ -114,7 +123,7 @@ class Jobs:
             async with self._store.transaction() as transaction:
                 definitions = [definition for _, definition in chunk]
                 now = self._clock.now()
-                made = await self._insert(transaction, tenant_id, definitions, known, now)
+                made = await self._insert(transaction, caller.tenant_id, definitions, known, now)
             moves: list[Move | None] = []
             for (place, definition), created in zip(chunk, made, strict=True):
                 if isinstance(created, errors.UserError):
@@ -149,16 +158,16 @@ class Jobs:
         return Page(items=[job_view(job) for job in page], next_cursor=following)
 
     async def replace(
-        self, tenant_id: int, reference: str, raw: Mapping[str, Any], *, revision: int | None
+        self, caller: Caller, reference: str, raw: Mapping[str, Any], *, revision: int | None
     ) -> JobView:
         """Give a job a new definition."""
-        return await self._edit(tenant_id, reference, lambda _: dict(raw), revision)
+        return await self._edit(caller, reference, lambda _: dict(raw), revision)
 
     async def patch(
-        self, tenant_id: int, reference: str, changes: Mapping[str, Any], *, revision: int | None
+        self, caller: Caller, reference: str, changes: Mapping[str, Any], *, revision: int | None
     ) -> JobView:
         """Merge changes into a job's definition (RFC 7396): null removes a field."""
-        return await self._edit(tenant_id, reference, lambda raw: merge(raw, changes), revision)
+        return await self._edit(caller, reference, lambda raw: merge(raw, changes), revision)
 
     async def pause(
         self, tenant_id: int, reference: str, *, note: str | None = None, until: datetime | None = None
@@ -216,7 +225,7 @@ class Jobs:
         now = self._clock.now()
         async with self._store.transaction() as transaction:
             locked = await self._locked(transaction, job)
-            _check_revision(locked, revision)
+            check_revision(locked, revision)
             _, touched = await self._withhold(transaction, locked, "deleted", now)
             await transaction.keep_revision(tenant_id, locked.id, now)
             await transaction.set_job_state(tenant_id, locked.id, "deleted", now)
@@ -241,6 +250,14 @@ class Jobs:
             )
         return job
 
+    def _judge(
+        self, caller: Caller, raw: Mapping[str, Any], known: Known, now: datetime, kept: Kept | None = None
+    ) -> Definition:
+        """What the caller wants a job to be; raises where it may not be that, or not by this caller."""
+        definition = judge(raw, now=now, settings=self._settings, kept=kept, calendars=known.calendars)
+        caller.check_target(definition.spec.target.kind)
+        return definition
+
     async def _view(self, tenant_id: int, job_id: UUID) -> JobView:
         job = await self._store.get_job(tenant_id, job_id, self._clock.now())
         assert job is not None
@@ -262,7 +279,7 @@ class Jobs:
     ) -> list[tuple[NewJob, Move | None] | errors.UserError]:
         prepared: list[tuple[NewJob, Move | None]] = []
         for place, definition in enumerate(definitions):
-            await _give_way(place)
+            await give_way(place)
             job_id = new_job_id(now, secrets.randbits(RANDOM_BITS))
             move = None
             if definition.plan is not None:
@@ -308,19 +325,19 @@ class Jobs:
             if use.calendar not in there:
                 raise errors.Conflict(f"the calendar {use.calendar!r} was deleted in this moment")
 
-    async def _edit(self, tenant_id: int, reference: str, change: Any, revision: int | None) -> JobView:
+    async def _edit(self, caller: Caller, reference: str, change: Any, revision: int | None) -> JobView:
+        tenant_id = caller.tenant_id
         job = await self.find(tenant_id, reference)
         known = await self._calendars.known(tenant_id, [change(orjson.loads(job.spec))])
         workers = await self._store.list_workers(self._clock.now())
         async with self._store.transaction() as transaction:
             locked = await self._locked(transaction, job)
-            _check_revision(locked, revision)
+            check_revision(locked, revision)
             now = self._clock.now()
             raw = orjson.loads(locked.spec)
             kept = Kept(raw, None if locked.plan is None else load_plan(locked.plan).schedule)
-            definition = judge(
-                change(raw), now=now, settings=self._settings, kept=kept, calendars=known.calendars
-            )
+            caller.check_target(locked.target_kind)
+            definition = self._judge(caller, change(raw), known, now, kept)
             runs_left = await unstage(transaction, locked, now=now, settings=self._settings.scheduler)
             await transaction.keep_revision(tenant_id, locked.id, now)
             if definition.plan is None or kept.schedule != definition.plan.schedule:
@@ -381,16 +398,3 @@ class Jobs:
         }
         if topics:
             await self._bus.publish(topics)
-
-
-async def _give_way(place: int) -> None:
-    """Let others have the event loop now and then: a thousand jobs take some 300 ms of it."""
-    if place % 20 == 19:
-        await asyncio.sleep(0)
-
-
-def _check_revision(job: Job, revision: int | None) -> None:
-    if revision is not None and revision != job.revision:
-        raise errors.RevisionMismatch(
-            f"If-Match says revision {revision}, but the job is at {job.revision}; read it again first"
-        )

@@ -11,7 +11,7 @@ Three things can be said about a statement that did not answer, and callers act 
 
 Pooled connections carry no session state: nobody may SET, LISTEN or take a session lock on one. That is what makes
 them safe behind a transaction pooler, and it spares the round trip that would wipe the session at each release.
-JSON travels as text in both directions.
+JSON travels as text in both directions. What a request asks for is asked in the name of its tenant, see `acting`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import asyncpg
 
 from cronwell import errors
 from cronwell.config import DatabaseSettings
+from cronwell.runtime import acting
 from cronwell.runtime.servers import CLIENT_ERRORS as _CLIENT_ERRORS
 from cronwell.runtime.servers import Servers, words_of
 
@@ -190,7 +191,7 @@ class Database:
         async with self._connection() as raw:
             connection = Connection(raw)
             try:
-                await connection.execute("begin")
+                await connection.execute(acting.begin())
                 yield connection
             except BaseException:
                 await _roll_back(raw)
@@ -218,7 +219,17 @@ class Database:
     async def _statement(self) -> AsyncIterator[_Raw]:
         async with self._connection() as raw:
             with _Translated(raw, errors.CommitUnknown):
-                yield raw
+                if not acting.is_acting():
+                    yield raw
+                    return
+                # For whom a statement is can only be said within a transaction.
+                try:
+                    await raw.execute(acting.begin())
+                    yield raw
+                    await raw.execute("commit")
+                except BaseException:
+                    await _roll_back(raw)
+                    raise
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[PoolConnectionProxy[asyncpg.Record]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import signal
@@ -281,3 +282,14 @@ def _abort(number: signal.Signals, on_abort: Callable[[], None] | None) -> NoRet
             on_abort()
     finally:
         os._exit(128 + number)
+
+
+def calm_collector() -> None:
+    """Spare the garbage collector what lives as long as the process, and let it look at the rest less often.
+
+    Executions come and go by the thousand without cycles. A busy worker took 220 µs of CPU for each at the usual
+    thresholds and 120 at these, in two runs on a machine that was also doing other things (November 2026).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

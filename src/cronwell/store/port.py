@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
+from cronwell.store.access_port import AccessStore, ApiKey, Tenant
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
 from cronwell.store.cluster_port import (
     Abandoned,
@@ -63,6 +64,7 @@ __all__ = [
     "Abandoned",
     "Accountable",
     "Answer",
+    "ApiKey",
     "Attempt",
     "Backfill",
     "BackfillState",
@@ -95,6 +97,7 @@ __all__ = [
     "Standing",
     "Store",
     "Suspect",
+    "Tenant",
     "Touched",
     "Transaction",
     "WaitingOverride",
@@ -191,7 +194,7 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, ClusterStore, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

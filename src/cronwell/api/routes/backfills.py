@@ -10,8 +10,9 @@ from starlette.responses import Response
 from cronwell.api import openapi, parameters, schemas
 from cronwell.api.answers import answered, json_answer
 from cronwell.api.bodies import Body
+from cronwell.api.callers import Reader, Runner
 from cronwell.api.parameters import BackfillId, IdempotencyKey, JobReference, Limit, PageCursor
-from cronwell.api.services import TENANT, Given
+from cronwell.api.services import Given
 from cronwell.control.backfill_views import BackfillPlan, BackfillView
 from cronwell.control.backfills import Asked
 from cronwell.control.executions import UNSET
@@ -54,7 +55,12 @@ _State = Annotated[
     openapi_extra=openapi.takes(schemas.BackfillAsked, examples=_EXAMPLES),
 )
 async def start_backfill(
-    services: Given, request: Request, job: JobReference, raw: Body, key: IdempotencyKey = None
+    services: Given,
+    caller: Runner,
+    request: Request,
+    job: JobReference,
+    raw: Body,
+    key: IdempotencyKey = None,
 ) -> Response:
     """Run a range of a job's past slots, each once however often it is asked for; or say what that would do.
 
@@ -63,18 +69,25 @@ async def start_backfill(
     """
     asked, is_dry_run = _read(raw)
     if is_dry_run:
-        return json_answer(await services.backfills.preview(TENANT, job, asked))
-    made = await services.backfills.start(TENANT, job, asked, parameters.request_key(key, request, raw))
+        return json_answer(await services.backfills.preview(caller.tenant_id, job, asked))
+    made = await services.backfills.start(
+        caller.tenant_id, job, asked, parameters.request_key(key, request, raw)
+    )
     return answered(made, "/v1/backfills/")
 
 
 @router.get("/v1/jobs/{id:segment}/backfills", responses=openapi.answers({200: Page[BackfillView]}, 400, 404))
 async def list_job_backfills(
-    services: Given, job: JobReference, state: _State = None, limit: Limit = 50, cursor: PageCursor = None
+    services: Given,
+    caller: Reader,
+    job: JobReference,
+    state: _State = None,
+    limit: Limit = 50,
+    cursor: PageCursor = None,
 ) -> Response:
     """List a job's backfills, newest first."""
     page = await services.backfills.page(
-        TENANT,
+        caller.tenant_id,
         reference=job,
         state=state,
         cursor=cursor,
@@ -86,6 +99,7 @@ async def list_job_backfills(
 @router.get("/v1/backfills", responses=openapi.answers({200: Page[BackfillView]}, 400, 404))
 async def list_backfills(
     services: Given,
+    caller: Reader,
     job: parameters.JobFilterText = None,
     state: _State = None,
     limit: Limit = 50,
@@ -93,7 +107,7 @@ async def list_backfills(
 ) -> Response:
     """List backfills, newest first."""
     page = await services.backfills.page(
-        TENANT,
+        caller.tenant_id,
         reference=job,
         state=state,
         cursor=cursor,
@@ -103,33 +117,33 @@ async def list_backfills(
 
 
 @router.get("/v1/backfills/{id:segment}", responses=openapi.answers({200: BackfillView}, 400, 404))
-async def get_backfill(services: Given, backfill: BackfillId) -> Response:
+async def get_backfill(services: Given, caller: Reader, backfill: BackfillId) -> Response:
     """Show a backfill and how far it has come."""
-    return json_answer(await services.backfills.get(TENANT, backfill))
+    return json_answer(await services.backfills.get(caller.tenant_id, backfill))
 
 
 @router.post(
     "/v1/backfills/{id:segment}/pause", responses=openapi.answers({200: BackfillView}, 400, 404, 409)
 )
-async def pause_backfill(services: Given, backfill: BackfillId) -> Response:
+async def pause_backfill(services: Given, caller: Runner, backfill: BackfillId) -> Response:
     """Stage no further slots of a backfill; what is staged goes on."""
-    return json_answer(await services.backfills.pause(TENANT, backfill))
+    return json_answer(await services.backfills.pause(caller.tenant_id, backfill))
 
 
 @router.post(
     "/v1/backfills/{id:segment}/resume", responses=openapi.answers({200: BackfillView}, 400, 404, 409)
 )
-async def resume_backfill(services: Given, backfill: BackfillId) -> Response:
+async def resume_backfill(services: Given, caller: Runner, backfill: BackfillId) -> Response:
     """Let a paused backfill go on."""
-    return json_answer(await services.backfills.resume(TENANT, backfill))
+    return json_answer(await services.backfills.resume(caller.tenant_id, backfill))
 
 
 @router.post(
     "/v1/backfills/{id:segment}/cancel", responses=openapi.answers({200: BackfillView}, 400, 404, 409)
 )
-async def cancel_backfill(services: Given, backfill: BackfillId) -> Response:
+async def cancel_backfill(services: Given, caller: Runner, backfill: BackfillId) -> Response:
     """End a backfill: what has not begun is taken back, what runs may finish but is not tried again."""
-    return json_answer(await services.backfills.cancel(TENANT, backfill))
+    return json_answer(await services.backfills.cancel(caller.tenant_id, backfill))
 
 
 def _read(raw: dict[str, Any]) -> tuple[Asked, bool]:

@@ -9,10 +9,13 @@ from starlette.responses import Response
 
 from cronwell.api import openapi, parameters
 from cronwell.api.answers import json_answer
+from cronwell.api.callers import OPERATOR
 from cronwell.api.services import Given
 from cronwell.control.cluster import ClusterView, NodeView
 
-router = APIRouter(tags=["cluster"], dependencies=parameters.STRICT, default_response_class=Response)
+router = APIRouter(
+    tags=["cluster"], dependencies=[*parameters.STRICT, OPERATOR], default_response_class=Response
+)
 
 NodeReference = Annotated[
     str,

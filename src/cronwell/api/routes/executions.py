@@ -12,9 +12,11 @@ from cronwell import errors
 from cronwell.api import openapi, parameters, schemas
 from cronwell.api.answers import json_answer
 from cronwell.api.bodies import OptionalBody
+from cronwell.api.callers import Reader, Runner
 from cronwell.api.parameters import ExecutionId, Limit, PageCursor
-from cronwell.api.services import TENANT, Given, Services
+from cronwell.api.services import Given, Services
 from cronwell.control.views import ExecutionDetail, ExecutionView, Page
+from cronwell.model.access import Caller
 from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.model.validation import validate
 from cronwell.store.port import ExecutionFilter
@@ -27,6 +29,7 @@ router = APIRouter(dependencies=parameters.STRICT, default_response_class=Respon
 )
 async def list_executions(
     services: Given,
+    caller: Reader,
     *,
     job: parameters.JobFilterText = None,
     state: parameters.States = None,
@@ -40,7 +43,7 @@ async def list_executions(
 ) -> Response:
     """Search executions, newest slot first."""
     where = ExecutionFilter(
-        job_id=await _job_id(services, job),
+        job_id=await _job_id(services, caller, job),
         states=parameters.read_states(state),
         from_slot=parameters.read_time("from", from_),
         to_slot=parameters.read_time("to", to),
@@ -49,7 +52,7 @@ async def list_executions(
         kind=kind,
     )
     page = await services.executions.page(
-        TENANT, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
+        caller.tenant_id, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
     )
     return json_answer(page)
 
@@ -59,9 +62,9 @@ async def list_executions(
     tags=["executions"],
     responses=openapi.answers({200: ExecutionDetail}, 400, 404),
 )
-async def get_execution(services: Given, execution: ExecutionId) -> Response:
+async def get_execution(services: Given, caller: Reader, execution: ExecutionId) -> Response:
     """Show an execution with its attempts, timeline and output."""
-    return json_answer(await services.executions.get(TENANT, execution))
+    return json_answer(await services.executions.get(caller.tenant_id, execution))
 
 
 @router.post(
@@ -70,9 +73,9 @@ async def get_execution(services: Given, execution: ExecutionId) -> Response:
     status_code=202,
     responses=openapi.answers({202: ExecutionDetail}, 400, 404, 409, 413, 415),
 )
-async def cancel_execution(services: Given, execution: ExecutionId) -> Response:
+async def cancel_execution(services: Given, caller: Runner, execution: ExecutionId) -> Response:
     """End an execution that has not started, or ask the one that runs to stop."""
-    return json_answer(await services.executions.cancel(TENANT, execution), 202)
+    return json_answer(await services.executions.cancel(caller.tenant_id, execution), 202)
 
 
 @router.post(
@@ -81,9 +84,9 @@ async def cancel_execution(services: Given, execution: ExecutionId) -> Response:
     status_code=202,
     responses=openapi.answers({202: ExecutionDetail}, 400, 404, 409),
 )
-async def retry_execution(services: Given, execution: ExecutionId) -> Response:
+async def retry_execution(services: Given, caller: Runner, execution: ExecutionId) -> Response:
     """Give a dead letter, or what was cancelled, a new set of attempts."""
-    return json_answer(await services.executions.retry(TENANT, execution), 202)
+    return json_answer(await services.executions.retry(caller.tenant_id, execution), 202)
 
 
 @router.get(
@@ -91,6 +94,8 @@ async def retry_execution(services: Given, execution: ExecutionId) -> Response:
 )
 async def list_dead_letters(
     services: Given,
+    caller: Reader,
+    *,
     job: parameters.JobFilterText = None,
     from_: parameters.From = None,
     to: parameters.To = None,
@@ -100,14 +105,14 @@ async def list_dead_letters(
 ) -> Response:
     """List the executions that have no attempts left, newest slot first."""
     where = ExecutionFilter(
-        job_id=await _job_id(services, job),
+        job_id=await _job_id(services, caller, job),
         states=(State.FAILED,),
         from_slot=parameters.read_time("from", from_),
         to_slot=parameters.read_time("to", to),
         text=q,
     )
     page = await services.executions.page(
-        TENANT, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
+        caller.tenant_id, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
     )
     return json_answer(page)
 
@@ -118,17 +123,17 @@ async def list_dead_letters(
     responses=openapi.answers({200: schemas.Redriven}, 400, 404, 413, 415),
     openapi_extra=openapi.takes(schemas.Redrive, is_required=False),
 )
-async def redrive_dead_letters(services: Given, raw: OptionalBody) -> Response:
+async def redrive_dead_letters(services: Given, caller: Runner, raw: OptionalBody) -> Response:
     """Retry dead letters, oldest first: those of `ids`, or all that match; so many a second."""
     asked = validate(schemas.Redrive, raw)
     where = ExecutionFilter(
-        job_id=await _job_id(services, asked.job),
+        job_id=await _job_id(services, caller, asked.job),
         from_slot=parameters.read_time("from", asked.from_),
         to_slot=parameters.read_time("to", asked.to),
         text=asked.q,
         keys=None if asked.ids is None else tuple(_key(each) for each in asked.ids),
     )
-    counts = services.executions.redrive(TENANT, where, rate=asked.rate, limit=asked.limit)
+    counts = services.executions.redrive(caller.tenant_id, where, rate=asked.rate, limit=asked.limit)
     return json_answer(schemas.Redriven(count=max([count async for count in counts], default=0)))
 
 
@@ -137,13 +142,13 @@ async def redrive_dead_letters(services: Given, raw: OptionalBody) -> Response:
     tags=["dead letters"],
     responses=openapi.answers({200: ExecutionDetail}, 400, 404, 409),
 )
-async def dismiss_dead_letter(services: Given, execution: ExecutionId) -> Response:
+async def dismiss_dead_letter(services: Given, caller: Runner, execution: ExecutionId) -> Response:
     """Let a dead letter rest. It stays in the history."""
-    return json_answer(await services.executions.dismiss(TENANT, execution))
+    return json_answer(await services.executions.dismiss(caller.tenant_id, execution))
 
 
-async def _job_id(services: Services, reference: str | None) -> UUID | None:
-    return None if reference is None else (await services.jobs.find(TENANT, reference)).id
+async def _job_id(services: Services, caller: Caller, reference: str | None) -> UUID | None:
+    return None if reference is None else (await services.jobs.find(caller.tenant_id, reference)).id
 
 
 def _key(text: str) -> ExecutionKey:

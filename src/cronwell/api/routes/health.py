@@ -11,6 +11,7 @@ from starlette.responses import Response
 from cronwell import errors
 from cronwell.api import openapi, parameters, schemas
 from cronwell.api.answers import json_answer
+from cronwell.api.callers import OPERATOR
 from cronwell.api.metrics import CONTENT_TYPE, Scrapes
 
 router = APIRouter(tags=["health"], dependencies=parameters.STRICT, default_response_class=Response)
@@ -40,7 +41,9 @@ async def get_readiness(request: Request) -> Response:
     return json_answer(schemas.Readiness(ready=not reasons, reasons=reasons), status, NO_STORE)
 
 
-@router.get("/metrics", responses=openapi.answers({200: str}, media_type="text/plain"))
+@router.get(
+    "/metrics", dependencies=[OPERATOR], responses=openapi.answers({200: str}, media_type="text/plain")
+)
 async def get_metrics(request: Request) -> Response:
     """Metrics for Prometheus."""
     scrapes: Scrapes = request.app.state.scrapes

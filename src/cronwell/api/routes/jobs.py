@@ -11,8 +11,9 @@ from cronwell.api import openapi, parameters, schemas
 from cronwell.api.answers import answered, json_answer, shown_job
 from cronwell.api.batch import Batch
 from cronwell.api.bodies import Body, OptionalBody
+from cronwell.api.callers import Reader, Runner, Writer
 from cronwell.api.parameters import IdempotencyKey, IfMatch, JobReference, Limit, PageCursor
-from cronwell.api.services import TENANT, Given
+from cronwell.api.services import Given
 from cronwell.control.executions import UNSET
 from cronwell.control.explain import Explanation
 from cronwell.control.views import (
@@ -55,9 +56,11 @@ _EXAMPLES = {
     ),
     openapi_extra=openapi.takes(JobSpec, examples=_EXAMPLES),
 )
-async def create_job(services: Given, request: Request, raw: Body, key: IdempotencyKey = None) -> Response:
+async def create_job(
+    services: Given, caller: Writer, request: Request, raw: Body, key: IdempotencyKey = None
+) -> Response:
     """Create a job."""
-    made = await services.jobs.create(TENANT, raw, parameters.request_key(key, request, raw))
+    made = await services.jobs.create(caller, raw, parameters.request_key(key, request, raw))
     return answered(made, "/v1/jobs/")
 
 
@@ -66,17 +69,18 @@ async def create_job(services: Given, request: Request, raw: Body, key: Idempote
     responses=openapi.answers({200: schemas.BatchResult}, 400, 413, 415, media_type="application/x-ndjson"),
     openapi_extra=openapi.takes(JobSpec, media_type="application/x-ndjson"),
 )
-async def create_jobs(services: Given, request: Request) -> Response:
+async def create_jobs(services: Given, caller: Writer, request: Request) -> Response:
     """Create many jobs: one job a line in, one result a line out, each on its own merit.
 
     Results are sent while jobs are still being read. A line that is wrong fails alone.
     """
-    return Batch.of(services, request)
+    return Batch.of(services, caller, request)
 
 
 @router.get("/v1/jobs", responses=openapi.answers({200: Page[JobView]}, 400))
 async def list_jobs(
     services: Given,
+    caller: Reader,
     *,
     state: Annotated[
         Literal["active", "paused", "finished", "deleted"] | None,
@@ -98,15 +102,15 @@ async def list_jobs(
         target_kind=target,
     )
     page = await services.jobs.page(
-        TENANT, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
+        caller.tenant_id, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
     )
     return json_answer(page)
 
 
 @router.get("/v1/jobs/{id:segment}", responses=openapi.answers({200: JobDetail}, 400, 404, headers=("ETag",)))
-async def get_job(services: Given, job: JobReference) -> Response:
+async def get_job(services: Given, caller: Reader, job: JobReference) -> Response:
     """Show a job with its latest executions."""
-    return shown_job(await services.jobs.get(TENANT, job))
+    return shown_job(await services.jobs.get(caller.tenant_id, job))
 
 
 @router.put(
@@ -114,10 +118,12 @@ async def get_job(services: Given, job: JobReference) -> Response:
     responses=openapi.answers({200: JobView}, 400, 404, 409, 412, 413, 415, headers=("ETag",)),
     openapi_extra=openapi.takes(JobSpec),
 )
-async def replace_job(services: Given, job: JobReference, raw: Body, if_match: IfMatch = None) -> Response:
+async def replace_job(
+    services: Given, caller: Writer, job: JobReference, raw: Body, if_match: IfMatch = None
+) -> Response:
     """Replace a job's definition."""
     revision = parameters.read_revision(if_match)
-    return shown_job(await services.jobs.replace(TENANT, job, raw, revision=revision))
+    return shown_job(await services.jobs.replace(caller, job, raw, revision=revision))
 
 
 @router.patch(
@@ -125,16 +131,20 @@ async def replace_job(services: Given, job: JobReference, raw: Body, if_match: I
     responses=openapi.answers({200: JobView}, 400, 404, 409, 412, 413, 415, headers=("ETag",)),
     openapi_extra=openapi.takes_merge_patch(),
 )
-async def change_job(services: Given, job: JobReference, raw: Body, if_match: IfMatch = None) -> Response:
+async def change_job(
+    services: Given, caller: Writer, job: JobReference, raw: Body, if_match: IfMatch = None
+) -> Response:
     """Merge changes into a job's definition (RFC 7396): what is null is removed."""
     revision = parameters.read_revision(if_match)
-    return shown_job(await services.jobs.patch(TENANT, job, raw, revision=revision))
+    return shown_job(await services.jobs.patch(caller, job, raw, revision=revision))
 
 
 @router.delete("/v1/jobs/{id:segment}", responses=openapi.answers({200: schemas.Deleted}, 400, 404, 412))
-async def delete_job(services: Given, job: JobReference, if_match: IfMatch = None) -> Response:
+async def delete_job(
+    services: Given, caller: Writer, job: JobReference, if_match: IfMatch = None
+) -> Response:
     """Delete a job: no slot of it fires any more. Its history stays for the time of retention."""
-    await services.jobs.delete(TENANT, job, revision=parameters.read_revision(if_match))
+    await services.jobs.delete(caller.tenant_id, job, revision=parameters.read_revision(if_match))
     return json_answer(schemas.Deleted())
 
 
@@ -143,11 +153,11 @@ async def delete_job(services: Given, job: JobReference, if_match: IfMatch = Non
     responses=openapi.answers({200: JobView}, 400, 404, 409, 413, 415, headers=("ETag",)),
     openapi_extra=openapi.takes(schemas.Pause, is_required=False),
 )
-async def pause_job(services: Given, job: JobReference, raw: OptionalBody) -> Response:
+async def pause_job(services: Given, caller: Writer, job: JobReference, raw: OptionalBody) -> Response:
     """Pause a job. Nothing of it starts after the answer, except what a backfill asks for."""
     asked = validate(schemas.Pause, raw)
     until = parameters.read_time("until", asked.until)
-    return shown_job(await services.jobs.pause(TENANT, job, note=asked.note, until=until))
+    return shown_job(await services.jobs.pause(caller.tenant_id, job, note=asked.note, until=until))
 
 
 @router.post(
@@ -155,10 +165,10 @@ async def pause_job(services: Given, job: JobReference, raw: OptionalBody) -> Re
     responses=openapi.answers({200: JobView}, 400, 404, 409, 413, 415, headers=("ETag",)),
     openapi_extra=openapi.takes(schemas.Resume, is_required=False),
 )
-async def resume_job(services: Given, job: JobReference, raw: OptionalBody) -> Response:
+async def resume_job(services: Given, caller: Writer, job: JobReference, raw: OptionalBody) -> Response:
     """Resume a paused job with its next slot. What it missed fires only when asked for."""
     asked = validate(schemas.Resume, raw)
-    return shown_job(await services.jobs.resume(TENANT, job, fire_missed=asked.fire_missed))
+    return shown_job(await services.jobs.resume(caller.tenant_id, job, fire_missed=asked.fire_missed))
 
 
 @router.post(
@@ -170,12 +180,17 @@ async def resume_job(services: Given, job: JobReference, raw: OptionalBody) -> R
     openapi_extra=openapi.takes(schemas.Trigger, is_required=False),
 )
 async def trigger_job(
-    services: Given, request: Request, job: JobReference, raw: OptionalBody, key: IdempotencyKey = None
+    services: Given,
+    caller: Runner,
+    request: Request,
+    job: JobReference,
+    raw: OptionalBody,
+    key: IdempotencyKey = None,
 ) -> Response:
     """Run a job now, beside its schedule."""
     asked = validate(schemas.Trigger, raw)
     made = await services.executions.trigger(
-        TENANT,
+        caller.tenant_id,
         job,
         payload=raw.get("payload", UNSET),
         overlap=asked.overlap,
@@ -185,24 +200,26 @@ async def trigger_job(
 
 
 @router.get("/v1/jobs/{id:segment}/status", responses=openapi.answers({200: JobStatus}, 400, 404))
-async def get_job_status(services: Given, job: JobReference) -> Response:
+async def get_job_status(services: Given, caller: Reader, job: JobReference) -> Response:
     """Tell how a job's latest execution stands, and when it runs next."""
-    return json_answer(await services.outlook.status(TENANT, job))
+    return json_answer(await services.outlook.status(caller.tenant_id, job))
 
 
 @router.get("/v1/jobs/{id:segment}/upcoming", responses=openapi.answers({200: Upcoming}, 400, 404))
 async def list_upcoming(
     services: Given,
+    caller: Reader,
     job: JobReference,
     count: Annotated[int, Query(ge=1, le=1000, description="How many slots.")] = 10,
 ) -> Response:
     """Show a job's next slots."""
-    return json_answer(await services.outlook.upcoming(TENANT, job, count))
+    return json_answer(await services.outlook.upcoming(caller.tenant_id, job, count))
 
 
 @router.get("/v1/jobs/{id:segment}/explain", responses=openapi.answers({200: Explanation}, 400, 404))
 async def explain_slot(
     services: Given,
+    caller: Reader,
     job: JobReference,
     at: Annotated[
         str,
@@ -214,7 +231,7 @@ async def explain_slot(
     ],
 ) -> Response:
     """Say what became of an instant of a job, and why."""
-    return json_answer(await services.explain.explain(TENANT, job, at))
+    return json_answer(await services.explain.explain(caller.tenant_id, job, at))
 
 
 @router.get("/v1/jobs/{id:segment}/history", responses=openapi.answers({200: Page[ExecutionView]}, 400, 404))
@@ -223,6 +240,8 @@ async def explain_slot(
 )
 async def list_job_executions(
     services: Given,
+    caller: Reader,
+    *,
     job: JobReference,
     state: parameters.States = None,
     from_: parameters.From = None,
@@ -231,7 +250,7 @@ async def list_job_executions(
     cursor: PageCursor = None,
 ) -> Response:
     """List a job's executions, newest slot first."""
-    found = await services.jobs.find(TENANT, job)
+    found = await services.jobs.find(caller.tenant_id, job)
     where = ExecutionFilter(
         job_id=found.id,
         states=parameters.read_states(state),
@@ -239,6 +258,6 @@ async def list_job_executions(
         to_slot=parameters.read_time("to", to),
     )
     page = await services.executions.page(
-        TENANT, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
+        caller.tenant_id, where, cursor=cursor, limit=parameters.read_page_limit(limit, services)
     )
     return json_answer(page)

@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from cronwell.api import openapi, parameters
 from cronwell.api.answers import json_answer
+from cronwell.api.callers import Reader
 from cronwell.api.parameters import PageCursor
-from cronwell.api.services import TENANT, Given
+from cronwell.api.services import Given
 from cronwell.control.reconcile import Reconciliation
 from cronwell.model.shards import SHARDS
 
@@ -20,6 +21,7 @@ router = APIRouter(tags=["cluster"], dependencies=parameters.STRICT, default_res
 @router.get("/v1/reconcile", responses=openapi.answers({200: Reconciliation}, 400))
 async def reconcile_slots(
     services: Given,
+    caller: Reader,
     from_: parameters.From = None,
     to: parameters.To = None,
     shard: Annotated[
@@ -33,7 +35,7 @@ async def reconcile_slots(
     numbers are of those looked at for this answer.
     """
     found = await services.reconcile.reconcile(
-        TENANT,
+        caller.tenant_id,
         since=parameters.read_time("from", from_),
         before=parameters.read_time("to", to),
         shard=shard,

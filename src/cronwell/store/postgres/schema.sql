@@ -23,6 +23,23 @@ create table tenants (
     created_at timestamptz not null default now()
 );
 
+-- What callers show to be let in: of the secret only its prefix and digest are kept.
+create table api_keys (
+    tenant_id integer not null references tenants (id),
+    id uuid not null,
+    name text not null,
+    prefix text collate "C" not null unique,
+    digest bytea not null,
+    scopes text[] not null,
+    created_at timestamptz not null,
+    created_by text not null,
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    last_used_at timestamptz,
+    replaces uuid,
+    primary key (tenant_id, id)
+) with (fillfactor = 80);
+
 -- The definition. Cold: nothing here changes when a job fires.
 create table jobs (
     tenant_id integer not null references tenants (id),
@@ -346,7 +363,7 @@ $$;
 
 -- Make the partitions of one day, unless they are there. Both tables are cut alike, so that a day goes as a whole.
 create function ensure_day(day date) returns boolean
-language plpgsql as $$
+language plpgsql security definer set search_path from current as $$
 declare
     from_at timestamptz := day::timestamp at time zone 'UTC';
     to_at timestamptz := (day + 1)::timestamp at time zone 'UTC';
@@ -377,3 +394,37 @@ begin
     return true;
 end
 $$;
+
+-- For which tenant a transaction acts, as it has said itself.
+create function acting_tenant() returns integer
+language sql stable parallel safe as $$
+    select nullif(current_setting('cronwell.tenant', true), '')::integer
+$$;
+
+-- Two roles that nobody logs in as. A process that acts for a tenant takes on cronwell_tenant for a transaction and names the
+-- tenant in cronwell.tenant; without a name it sees nothing. cronwell_service is everybody who runs Cronwell: whoever migrates
+-- is made a member. Permissive policies are alternatives, so a member of both is not held back.
+do $$
+declare
+    held text;
+begin
+    foreach held in array array[
+        'jobs', 'job_revisions', 'cursors', 'executions', 'attempts', 'skips', 'calendars', 'calendar_uses', 'overrides',
+        'backfills', 'idempotency_keys', 'api_keys'
+    ] loop
+        execute format('alter table %I enable row level security', held);
+        execute format('alter table %I force row level security', held);
+        execute format('create policy service on %I to cronwell_service using (true)', held);
+        execute format('create policy tenant on %I to cronwell_tenant using (tenant_id = acting_tenant())', held);
+        execute format('grant select, insert, update, delete on %I to cronwell_service, cronwell_tenant', held);
+    end loop;
+end
+$$;
+
+alter table tenants enable row level security;
+alter table tenants force row level security;
+create policy service on tenants to cronwell_service using (true);
+create policy tenant on tenants to cronwell_tenant using (id = acting_tenant());
+-- Not the secret that deliveries are signed with.
+grant select (id, name, weight, created_at) on tenants to cronwell_tenant;
+grant select on workers to cronwell_tenant;

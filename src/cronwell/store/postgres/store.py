@@ -13,6 +13,7 @@ import asyncpg
 from cronwell import errors
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
+from cronwell.store.postgres.access import AccessRows
 from cronwell.store.postgres.accounts import AccountReads
 from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows
@@ -41,6 +42,7 @@ LOCK_TIMEOUT = timedelta(milliseconds=300)
 
 class PostgresStore(
     JobReads,
+    AccessRows,
     AccountReads,
     BackfillReads,
     CalendarRows,

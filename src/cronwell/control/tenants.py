@@ -1,0 +1,70 @@
+"""What an operator can do with tenants."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+
+from cronwell import errors, telemetry
+from cronwell.control.paging import read_cursor, write_cursor
+from cronwell.control.views import Moment, Page, View
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import Store, Tenant
+
+
+class TenantView(View):
+    """A team: it has jobs and keys of its own, and its share of the workers."""
+
+    name: str
+    weight: float
+    """Its share, beside those of others that have work waiting."""
+    created_at: Moment
+
+
+class Tenants:
+    """The verbs. One instance serves a process."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def create(self, name: str, *, weight: float = 1.0) -> TenantView:
+        signing = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+        made = await self._store.insert_tenant(name, weight, signing, self._clock.now())
+        if made is None:
+            raise errors.NameTaken(f"another tenant is named {name!r}")
+        telemetry.access_changed("tenant created", tenant=name)
+        return _view(made)
+
+    async def page(self, *, cursor: str | None, limit: int) -> Page[TenantView]:
+        """Tenants by name."""
+        place = read_cursor(cursor, 1)
+        found = await self._store.list_tenants(None if place is None else place[0], limit + 1)
+        shown = found[:limit]
+        following = write_cursor(shown[-1].name) if len(found) > limit else None
+        return Page(items=[_view(each) for each in shown], next_cursor=following)
+
+    async def get(self, name: str) -> TenantView:
+        return _view(await self.find(name))
+
+    async def change(self, name: str, *, weight: float) -> TenantView:
+        changed = await self._store.change_tenant(name, weight)
+        if changed is None:
+            raise _missing(name)
+        telemetry.access_changed("tenant changed", tenant=name)
+        return _view(changed)
+
+    async def find(self, name: str) -> Tenant:
+        """A tenant by its name; raises NotFound."""
+        found = await self._store.get_tenant(name)
+        if found is None:
+            raise _missing(name)
+        return found
+
+
+def _missing(name: str) -> errors.NotFound:
+    return errors.NotFound(f"there is no tenant {name!r}")
+
+
+def _view(tenant: Tenant) -> TenantView:
+    return TenantView(name=tenant.name, weight=tenant.weight, created_at=tenant.created_at)

@@ -1,0 +1,209 @@
+"""The tree of settings: their defaults, what they say and what they may be. `config` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from cronwell import addresses
+
+TOKEN_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+ETCD_SCHEMES, ETCD_PORT = ("etcd", "etcds"), 2379
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    one_of: tuple[str, ...] = (),
+    least: Any = None,
+    most: Any = None,
+    check: Callable[[Any], None] | None = None,
+) -> Any:
+    """Declare one setting with its default, the line that describes it, and the values that it may have."""
+    bounds = {"one_of": one_of, "least": least, "most": most, "check": check}
+    return field(default=default, metadata={"doc": doc, **bounds})
+
+
+def check_coordination(value: str) -> None:
+    if value == "postgres":
+        return
+    if "://" not in value:
+        raise ValueError(f"{value!r} is neither postgres nor etcd://HOST:PORT,… nor etcds://HOST:PORT,…")
+    addresses.parse(value, schemes=ETCD_SCHEMES, port=ETCD_PORT)
+
+
+def check_algorithms(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in TOKEN_ALGORITHMS:
+            raise ValueError(f"{name!r} is not an algorithm by which only the provider can sign")
+
+
+# Nothing that is done again and again may be done without a pause.
+_A_MOMENT = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    url: str = setting(
+        "", "postgresql:// address of your PostgreSQL 15-18; empty: an embedded one in data_dir"
+    )
+    pool_size: int = setting(8, "connections that one process keeps at most", least=1)
+    pooler: bool = setting(
+        False, "true behind a transaction pooler: no prepared statements, polling for LISTEN"
+    )
+    statement_timeout: timedelta = setting(timedelta(seconds=30), "longest that one statement may take")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    look_ahead: timedelta = setting(
+        timedelta(seconds=60), "how far before its instant a slot is staged", least=_A_MOMENT
+    )
+    tick: timedelta = setting(
+        timedelta(seconds=1), "longest wait between two looks for slots to stage", least=_A_MOMENT
+    )
+    batch: int = setting(2000, "jobs staged in one transaction", least=1)
+    lease: timedelta = setting(
+        timedelta(seconds=4),
+        "a scheduler silent for longer is taken for dead; others do its duties",
+        least=timedelta(milliseconds=200),
+    )
+    late_grace: timedelta = setting(timedelta(seconds=10), "a slot found no later than this is still on time")
+    catch_up_rate: int = setting(
+        500, "missed slots that become ready each second, from each scheduler, after an outage", least=1
+    )
+    tzdata: str = setting(
+        "apply",
+        "next slots that new rules of their zone move: apply, hold (as told) or ask (hold until decided)",
+        one_of=("apply", "hold", "ask"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    pools: tuple[str, ...] = setting(("default",), "pools whose executions this worker takes")
+    concurrency: int = setting(2000, "attempts running at once in one worker process", least=1)
+    threads: int = setting(32, "threads for handlers that are plain functions, in one worker process")
+    claim_batch: int = setting(500, "executions claimed in one statement", least=1)
+    lease: timedelta = setting(
+        timedelta(seconds=30), "a worker silent for longer is lost; its work is retried", least=_A_MOMENT
+    )
+    heartbeat: timedelta = setting(
+        timedelta(seconds=5), "how often a worker says that it lives", least=_A_MOMENT
+    )
+    stall_limit: timedelta = setting(
+        timedelta(minutes=10),
+        "a worker whose event loop is blocked for longer ends itself, to be started again",
+        least=timedelta(milliseconds=200),
+    )
+    pre_claim: timedelta = setting(timedelta(milliseconds=500), "how early an execution is claimed and held")
+    poll: timedelta = setting(
+        timedelta(milliseconds=200), "longest wait between two looks for work", least=_A_MOMENT
+    )
+    drain: timedelta = setting(timedelta(seconds=30), "how long a stopping worker lets attempts finish")
+    cancel_grace: timedelta = setting(timedelta(seconds=10), "from a cooperative stop to a forced one")
+    output_limit: int = setting(65_536, "bytes of output kept of one attempt; the rest is cut and marked")
+    imports: tuple[str, ...] = setting((), "Python modules to import for their handlers")
+    flush: timedelta = setting(
+        timedelta(milliseconds=5), "longest that a result waits for company in its batch"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    per_host: int = setting(256, "requests under way to one host at once, in one worker process", least=1)
+    connections: int = setting(2048, "connections of one worker process at the most", least=1)
+    connect_timeout: timedelta = setting(timedelta(seconds=10), "longest wait for a connection")
+    response_limit: int = setting(1_048_576, "bytes of an answer that are read; a longer one is cut off")
+    retry_after_cap: timedelta = setting(timedelta(hours=1), "longest Retry-After that is honoured")
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSettings:
+    enabled: bool = setting(False, "whether jobs may run shell commands")
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    required: bool = setting(
+        False, "true: requests from this machine need a key as well; those from others always do"
+    )
+    jwks: str = setting("", "file or https:// address of the public keys that tokens (JWT) are signed with")
+    issuer: str = setting("", "the `iss` that tokens must have")
+    audience: str = setting("", "the `aud` that tokens must have")
+    algorithms: tuple[str, ...] = setting(
+        ("RS256", "ES256", "EdDSA"), "how tokens may be signed", check=check_algorithms
+    )
+    tenant_claim: str = setting("tenant", "the claim with the name of the tenant")
+    scopes_claim: str = setting("scope", "the claim with scopes: a list, or a text with spaces between")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    body: int = setting(1_048_576, "bytes of one request body")
+    batch_body: int = setting(536_870_912, "bytes of one NDJSON batch")
+    payload: int = setting(262_144, "bytes of one payload")
+    page: int = setting(1000, "items on one page of a list", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    executions: timedelta = setting(
+        timedelta(days=30), "how long history is kept; whole days are dropped at once"
+    )
+    idempotency: timedelta = setting(timedelta(hours=24), "how long an Idempotency-Key is remembered")
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    ca: str = setting("", "file with the certificates that etcd's is judged by; empty: the system's")
+    cert: str = setting("", "file with the certificate that is shown to etcd")
+    key: str = setting("", "file with the key of etcd.cert")
+    server_name: str = setting("", "name that etcd's certificate must have; empty: the host's")
+    user: str = setting("", "user that etcd knows; may also stand in the address")
+    password: str = setting("", "password of etcd.user")
+    prefix: str = setting("/cronwell/", "what all keys start with; one of its own for each installation")
+    timeout: timedelta = setting(
+        timedelta(seconds=1), "longest wait for an answer, of all of the servers together", least=_A_MOMENT
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: str = setting(
+        "info", "debug, info, warning or error", one_of=("debug", "info", "warning", "error")
+    )
+    format: str = setting("auto", "json, text, or auto: text on a terminal", one_of=("json", "text", "auto"))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    data_dir: Path = setting(Path(".cronwell"), "where the embedded PostgreSQL keeps its data")
+    host: str = setting("127.0.0.1", "address that the API listens on")
+    port: int = setting(8420, "port that the API listens on", most=65_535)
+    url: str = setting("", "address of the API that the command line talks to; empty: host and port above")
+    api_key: str = setting("", "key that the command line shows to the API")
+    ops_port: int = setting(
+        0, "port for /healthz, /readyz and /metrics of a scheduler or worker; 0: none", most=65_535
+    )
+    bus: str = setting("postgres", "how work is announced: postgres", one_of=("postgres",))
+    coordination: str = setting(
+        "postgres",
+        "how schedulers share their duties: postgres, or etcd://HOST:PORT,… (with TLS: etcds://…)",
+        check=check_coordination,
+    )
+    egress_allow: tuple[str, ...] = setting((), "private networks that targets may reach, e.g. 10.1.0.0/16")
+    database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    shell: ShellSettings = field(default_factory=ShellSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    etcd: EtcdSettings = field(default_factory=EtcdSettings)
+    log: LogSettings = field(default_factory=LogSettings)

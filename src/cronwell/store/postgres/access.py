@@ -1,0 +1,89 @@
+"""Tenants, and the keys by which their callers are known."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from cronwell.runtime.postgres import Database
+from cronwell.runtime.statements import load_statements
+from cronwell.store.access_port import ApiKey, Tenant
+
+_SQL = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+class AccessRows:
+    """The part of the store that knows who may come in."""
+
+    _database: Database
+
+    async def find_key(self, prefix: str) -> ApiKey | None:
+        row = await self._database.fetchrow(_SQL["find_key"], prefix)
+        return None if row is None else ApiKey(*row)
+
+    async def insert_key(self, key: ApiKey) -> None:
+        await self._database.execute(_SQL["insert_key"], *_values(key))
+
+    async def get_key(self, tenant_id: int, key_id: UUID) -> ApiKey | None:
+        row = await self._database.fetchrow(_SQL["get_key"], tenant_id, key_id)
+        return None if row is None else ApiKey(*row)
+
+    async def list_keys(self, tenant_id: int, after: UUID | None, limit: int) -> list[ApiKey]:
+        return [
+            ApiKey(*row) for row in await self._database.fetch(_SQL["list_keys"], tenant_id, after, limit)
+        ]
+
+    async def revoke_key(self, tenant_id: int, key_id: UUID, now: datetime) -> ApiKey | None:
+        row = await self._database.fetchrow(_SQL["revoke_key"], tenant_id, key_id, now)
+        return None if row is None else ApiKey(*row)
+
+    async def replace_key(self, old: UUID, new: ApiKey, *, good_until: datetime) -> bool:
+        async with self._database.transaction() as connection:
+            row = await connection.fetchrow(_SQL["lock_key"], new.tenant_id, old)
+            if row is None or not ApiKey(*row).is_good(new.created_at):
+                return False
+            await connection.execute(_SQL["insert_key"], *_values(new))
+            await connection.execute(_SQL["end_key"], new.tenant_id, old, good_until)
+        return True
+
+    async def note_key_use(self, tenant_id: int, key_id: UUID, now: datetime) -> None:
+        await self._database.execute(_SQL["note_key_use"], tenant_id, key_id, now)
+
+    async def has_keys(self, now: datetime) -> bool:
+        found: bool = await self._database.fetchval(_SQL["has_keys"], now)
+        return found
+
+    async def insert_tenant(
+        self, name: str, weight: float, signing_secret: str, now: datetime
+    ) -> Tenant | None:
+        async with self._database.transaction() as connection:
+            await connection.execute("lock table tenants in share row exclusive mode")
+            row = await connection.fetchrow(_SQL["insert_tenant"], name, weight, signing_secret, now)
+        return None if row is None else Tenant(*row)
+
+    async def get_tenant(self, name: str) -> Tenant | None:
+        row = await self._database.fetchrow(_SQL["get_tenant"], name)
+        return None if row is None else Tenant(*row)
+
+    async def list_tenants(self, after: str | None, limit: int) -> list[Tenant]:
+        return [Tenant(*row) for row in await self._database.fetch(_SQL["list_tenants"], after, limit)]
+
+    async def change_tenant(self, name: str, weight: float) -> Tenant | None:
+        row = await self._database.fetchrow(_SQL["change_tenant"], name, weight)
+        return None if row is None else Tenant(*row)
+
+
+def _values(key: ApiKey) -> tuple[object, ...]:
+    return (
+        key.tenant_id,
+        key.id,
+        key.name,
+        key.prefix,
+        key.digest,
+        list(key.scopes),
+        key.created_at,
+        key.created_by,
+        key.expires_at,
+        key.replaces,
+    )

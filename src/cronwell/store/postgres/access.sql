@@ -1,0 +1,97 @@
+-- name: find_key
+-- The key with a prefix, whoever's it is.
+select k.tenant_id, k.id, k.name, k.prefix, k.digest, k.scopes, k.created_at, k.created_by, k.expires_at, k.revoked_at,
+    k.last_used_at, k.replaces
+from api_keys as k
+where k.prefix = $1
+
+-- name: insert_key
+-- Keep a key, of whose secret only the digest is known.
+insert into api_keys (
+    tenant_id, id, name, prefix, digest, scopes, created_at, created_by, expires_at, replaces
+)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+
+-- name: get_key
+-- One key of a tenant.
+select tenant_id, id, name, prefix, digest, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, replaces
+from api_keys
+where tenant_id = $1
+    and id = $2
+
+-- name: list_keys
+-- A tenant's keys, the newest first, from behind the place where the last page ended.
+select tenant_id, id, name, prefix, digest, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, replaces
+from api_keys
+where tenant_id = $1
+    and ($2::uuid is null or id < $2)
+order by id desc
+limit $3
+
+-- name: lock_key
+-- One key that is still good, until the transaction ends.
+select tenant_id, id, name, prefix, digest, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, replaces
+from api_keys
+where tenant_id = $1
+    and id = $2
+for update
+
+-- name: end_key
+-- Let a key be good no longer than to a time. What is over stays over.
+update api_keys
+set expires_at = least(expires_at, $3)
+where tenant_id = $1
+    and id = $2
+
+-- name: revoke_key
+-- Let a key open nothing any more; when that was first done stays.
+update api_keys
+set revoked_at = coalesce(revoked_at, $3)
+where tenant_id = $1
+    and id = $2
+returning tenant_id, id, name, prefix, digest, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, replaces
+
+-- name: note_key_use
+-- When a key was last used, to the minute.
+update api_keys
+set last_used_at = $3
+where tenant_id = $1
+    and id = $2
+    and (last_used_at is null or last_used_at < $3::timestamptz - interval '1 minute')
+
+-- name: has_keys
+-- Whether anybody could show a key at a time.
+select exists (
+    select from api_keys
+    where revoked_at is null
+        and (expires_at is null or expires_at > $1)
+)
+
+-- name: insert_tenant
+-- A new tenant, with the next number; null where the name is taken. Whoever makes another one meanwhile waits.
+insert into tenants (id, name, weight, signing_secret, created_at)
+select max(id) + 1, $1, $2, $3, $4
+from tenants
+on conflict (name) do nothing
+returning id, name, weight, created_at
+
+-- name: get_tenant
+-- A tenant by its name.
+select id, name, weight, created_at
+from tenants
+where name = $1
+
+-- name: list_tenants
+-- Tenants by name, from behind the place where the last page ended.
+select id, name, weight, created_at
+from tenants
+where $1::text is null or name > $1
+order by name
+limit $2
+
+-- name: change_tenant
+-- Give a tenant another share.
+update tenants
+set weight = $2
+where name = $1
+returning id, name, weight, created_at

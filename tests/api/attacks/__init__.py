@@ -1,0 +1,1 @@
+"""Attacks on the interface, by their classes: each is tried, and none gets in."""
