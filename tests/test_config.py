@@ -31,7 +31,8 @@ OTHERS: dict[type, Any] = {
     Path: Path("/somewhere"),
     tuple: ("one", "two"),
 }
-CHOICES = {
+CHOICES: dict[str, Any] = {
+    "auth.algorithms": ("ES256", "EdDSA"),
     "bus": "postgres",
     "coordination": "etcd://one:2379,two",
     "log.level": "debug",
@@ -198,6 +199,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("log.format", "xml", "'xml' is not one of json, text, auto"),
         ("scheduler.tzdata", "maybe", "'maybe' is not one of apply, hold, ask"),
         ("bus", "redis://localhost", "is not one of postgres"),
+        ("auth.algorithms", "RS256,HS256", "'HS256' is not an algorithm by which only the provider can sign"),
+        ("auth.algorithms", "none", "'none' is not an algorithm"),
         ("coordination", "zookeeper", "is neither postgres nor etcd://HOST:PORT,… nor etcds://HOST:PORT,…"),
         ("coordination", "zk://localhost", "does not start with etcd:// or etcds://"),
         ("coordination", "etcd://", "is not a host and a port"),

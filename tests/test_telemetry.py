@@ -207,6 +207,19 @@ EVENTS: dict[str, Event] = {
         lambda: telemetry.job_changed("paused", job="1", name="nightly", note=None),
         {"level": "info", "event": "job paused", "job": "1", "name": "nightly", "note": None},
     ),
+    "access_changed": Event(
+        lambda: telemetry.access_changed("key revoked", key="cw_1", by="loopback"),
+        {"level": "info", "event": "key revoked", "key": "cw_1", "by": "loopback"},
+    ),
+    "token_keys_unread": Event(
+        lambda: telemetry.token_keys_unread("no such file"),
+        {
+            "level": "warning",
+            "event": "the keys of the provider of tokens cannot be read",
+            "error": "no such file",
+        },
+    ),
+    "request_admitted": Event(lambda: telemetry.request_admitted("loopback")),
     "calendar_changed": Event(
         lambda: telemetry.calendar_changed("closed", revision=3),
         {"level": "info", "event": "calendar changed", "calendar": "closed", "revision": 3},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 from urllib.request import urlopen
 
@@ -19,7 +21,9 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from cronwell.api import openapi
 from cronwell.api.app import ROUTERS, assemble
-from cronwell.config import DatabaseSettings, Settings
+from cronwell.config import AuthSettings, DatabaseSettings, Settings
+from cronwell.control.keys import Keys
+from cronwell.model.access import ALL_SCOPES, Caller
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.postgres import Database
 from tests.api.rig import Rig, serving
@@ -43,6 +47,9 @@ POST /v1/tzdata/hold
 POST /v1/jobs/{id}/backfills         GET /v1/jobs/{id}/backfills          GET /v1/backfills
 GET /v1/backfills/{id}               POST /v1/backfills/{id}/pause        POST /v1/backfills/{id}/resume
 POST /v1/backfills/{id}/cancel       POST /v1/cluster/nodes/{id}/drain
+POST /v1/keys                        GET /v1/keys                         GET /v1/keys/{id}
+POST /v1/keys/{id}/revoke            POST /v1/keys/{id}/rotate            POST /v1/tenants
+GET /v1/tenants                      GET /v1/tenants/{name}               PATCH /v1/tenants/{name}
 """
 
 # More than the suite needs; a deeper search by hand: EXAMPLES=200 pytest tests/api/test_openapi.py
@@ -54,7 +61,7 @@ CONFIG = {
         # Rules between fields, such as "exactly one kind of target", are beyond a schema: 422 is a fair answer.
         "positive_data_acceptance": {"enabled": False},
         "negative_data_rejection": {
-            "expected-statuses": ["400", "404", "405", "409", "412", "413", "415", "422"]
+            "expected-statuses": ["400", "401", "404", "405", "409", "412", "413", "415", "422"]
         },
     },
 }
@@ -72,10 +79,16 @@ def _first_line(_: object, response: schemathesis.Response) -> Any:
     return orjson.loads(lines[0]) if lines else {"index": 0, "status": "created"}
 
 
+@dataclass(frozen=True)
+class Address:
+    url: str
+    key: str
+
+
 @pytest.fixture(scope="module")
-def url(server: str, migrated: str) -> Iterator[str]:
+def served(server: str, migrated: str) -> Iterator[Address]:
     """A served interface on a thread of its own: schemathesis calls it without an event loop."""
-    address: Future[str] = Future()
+    address: Future[Address] = Future()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
 
@@ -83,9 +96,14 @@ def url(server: str, migrated: str) -> Iterator[str]:
         database_url = await postgres.create_database(server, template=migrated)
         database = await Database.connect(DatabaseSettings(), database_url, application_name="test")
         clock = await DatabaseClock.measured(database)
-        async with serving(database, database_url, clock, Settings()) as rig:
+        settings = dataclasses.replace(Settings(), auth=AuthSettings(required=True))
+        async with serving(database, database_url, clock, settings) as rig:
+            made = await Keys(rig.store, clock).create(
+                Caller(1, ALL_SCOPES, "test"), "test", list(ALL_SCOPES)
+            )
+            rig.caller.session.headers["Authorization"] = f"Bearer {made.key}"
             await _furnish(rig)
-            address.set_result(rig.caller.url)
+            address.set_result(Address(rig.caller.url, made.key))
             await stop.wait()
         await database.close()
         await postgres.drop_database(server, database_url)
@@ -111,16 +129,17 @@ schema = schemathesis.openapi.from_dict(DOCUMENT, config=SchemathesisConfig.from
 
 
 @schema.parametrize()
-def test_the_server_does_what_the_document_says(case: schemathesis.Case[Any], url: str) -> None:
+def test_the_server_does_what_the_document_says(case: schemathesis.Case[Any], served: Address) -> None:
     # A wrong line of a batch fails by itself, inside an answer of 200.
     excluded: list[schemathesis.CheckFunction] = (
         [negative_data_rejection] if case.operation.path == "/v1/jobs:batch" else []
     )
-    case.call_and_validate(base_url=url, timeout=30, excluded_checks=excluded)
+    shown = {"Authorization": f"Bearer {served.key}"}
+    case.call_and_validate(base_url=served.url, timeout=30, excluded_checks=excluded, headers=shown)
 
 
-def test_the_document_is_served(url: str) -> None:
-    with urlopen(f"{url}/openapi.json", timeout=10) as answer:
+def test_the_document_is_served(served: Address) -> None:
+    with urlopen(f"{served.url}/openapi.json", timeout=10) as answer:
         assert orjson.loads(answer.read()) == orjson.loads(orjson.dumps(DOCUMENT))
 
 

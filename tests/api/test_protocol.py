@@ -272,7 +272,7 @@ async def test_a_body_that_says_it_is_too_long_is_refused_unread(rig: Rig) -> No
     address = urlsplit(rig.caller.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(
-        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n"
     )
     assert (await reader.readline()).split()[1] == b"413"

@@ -13,6 +13,7 @@ from cronwell.model import zones
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
 from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
+    ApiKey,
     Backfill,
     Claimed,
     Cursor,
@@ -293,3 +294,8 @@ def ended(
         ),
         **fields,
     )
+
+
+def new_key(name: str) -> ApiKey:
+    """A key of the first tenant; its prefix and digest are made of its name."""
+    return ApiKey(1, uuid4(), name, f"cw_{name}", name.encode(), ["read"], NOON, "test")

@@ -17,6 +17,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
     Answer,
+    ApiKey,
     Attempt,
     Backfill,
     CalendarUse,
@@ -44,6 +45,7 @@ from tests.contract.desk import (
     new_backfill,
     new_execution,
     new_job,
+    new_key,
     new_override,
     past,
 )
@@ -61,6 +63,7 @@ class Estate:
     dead: ExecutionKey
     worker: UUID
     backfill: Backfill
+    key: ApiKey
 
     @property
     def as_other(self) -> NewJob:
@@ -85,12 +88,22 @@ async def estate(desk: Desk, store: Store) -> Estate:
         backfill = new_backfill(job)
         await transaction.insert_backfill(backfill)
         await transaction.insert_executions([past(job, NOON - HOUR)])
-    return Estate(job, claim, pending, dead, worker, backfill)
+    key = new_key("mine")
+    await store.insert_key(key)
+    return Estate(job, claim, pending, dead, worker, backfill, key)
 
 
 async def inventory(
     store: Store, estate: Estate
-) -> tuple[Job | None, list[Execution], list[Attempt], Answer | None, list[Override], Backfill | None]:
+) -> tuple[
+    Job | None,
+    list[Execution],
+    list[Attempt],
+    Answer | None,
+    list[Override],
+    Backfill | None,
+    list[ApiKey],
+]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
         answer = await transaction.recall(1, "key")
@@ -101,6 +114,7 @@ async def inventory(
         answer,
         await store.list_overrides(1, estate.job.id, None, 10),
         await store.get_backfill(1, estate.backfill.id),
+        await store.list_keys(1, None, 10),
     )
 
 
@@ -152,6 +166,16 @@ STORE: dict[str, tuple[Reach, object]] = {
         lambda s, e: s.list_executions(OTHER, ExecutionFilter(text="boom"), None, 100),
         [],
     ),
+    "get_key": (lambda s, e: s.get_key(OTHER, e.key.id), None),
+    "list_keys": (lambda s, e: s.list_keys(OTHER, None, 10), []),
+    "revoke_key": (lambda s, e: s.revoke_key(OTHER, e.key.id, NOON), None),
+    "replace_key": (
+        lambda s, e: s.replace_key(
+            e.key.id, dataclasses.replace(new_key("theirs"), tenant_id=OTHER), good_until=NOON
+        ),
+        False,
+    ),
+    "note_key_use": (lambda s, e: s.note_key_use(OTHER, e.key.id, NOON), None),
     "put_calendar": (lambda s, e: s.put_calendar(OTHER, "closed", "{}", NOON, revision=None), 1),
     "get_calendars": (lambda s, e: s.get_calendars(OTHER, ["closed"]), []),
     "list_calendars": (lambda s, e: s.list_calendars(OTHER, None, 10), []),
@@ -271,6 +295,8 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 # Not of one tenant: they act for the whole installation, or on what they are handed with its tenant.
 OF_ALL = {
     *("claim_shares", "waiting_tenants"),
+    *("find_key", "insert_key", "has_keys"),
+    *("insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
     *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncpg
 
+from cronwell.store.postgres.migrate import MIGRATIONS
+
 # Each yields one column of text; what PostgreSQL would print of a definition is left to PostgreSQL.
 _QUERIES = (
     # tables and partitions, with storage options and the way they are cut
@@ -83,3 +85,9 @@ _QUERIES = (
 async def lines(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
     """Everything that a migration can have made, one line each."""
     return sorted([row[0] for query in _QUERIES for row in await connection.fetch(query)])
+
+
+def declared() -> str:
+    """The schema as it is declared for reading."""
+    folder = MIGRATIONS.parent / "schema"
+    return "\n".join((folder / name).read_text() for name in ("tables.sql", "tenants.sql"))

@@ -27,7 +27,6 @@ from cronwell.store.postgres.migrate import (
 from tests.schema import catalog
 from tests.support import postgres
 
-DECLARED = MIGRATIONS.parent / "schema.sql"
 DAY = date(2026, 5, 5)
 
 
@@ -62,7 +61,7 @@ async def test_replayed_migrations_make_the_declared_schema(
     try:
         # First: the roles that both speak of belong to the whole server, and migrations make them.
         await migrate(database)
-        await declared.execute(DECLARED.read_text())
+        await declared.execute(catalog.declared())
         for each in (declared, connection):
             await each.execute("select ensure_day($1)", DAY)
         wanted, found = await catalog.lines(declared), await catalog.lines(connection)
@@ -71,7 +70,7 @@ async def test_replayed_migrations_make_the_declared_schema(
         await postgres.drop_database(server, declared_url)
     assert len(wanted) > 100
     differences = difflib.unified_diff(
-        wanted, found, "declared in schema.sql", "made by migrations", "", "", 0, ""
+        wanted, found, "declared in schema/", "made by migrations", "", "", 0, ""
     )
     assert not (told := "\n".join(differences)), f"the two differ:\n{told}"
 

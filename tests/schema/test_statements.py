@@ -15,9 +15,7 @@ from cronwell.runtime.statements import load_statements
 from tests.shape.tree import SOURCE, files, shown
 from tests.support import postgres
 
-FILES = [
-    path for path in files(SOURCE, "*.sql") if path.parent.name != "migrations" and path.name != "schema.sql"
-]
+FILES = [path for path in files(SOURCE, "*.sql") if path.parent.name not in ("migrations", "schema")]
 STATEMENTS = {
     f"{shown(path.with_suffix('')).removeprefix('src/cronwell/')}:{name}": sql
     for path in FILES

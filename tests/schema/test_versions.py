@@ -12,7 +12,7 @@ from cronwell.config import DatabaseSettings, Settings
 from cronwell.model.execution import State
 from cronwell.runtime.embedded import MAJOR_VERSION
 from cronwell.runtime.postgres import Database
-from cronwell.store.postgres.migrate import MIGRATIONS, migrate
+from cronwell.store.postgres.migrate import migrate
 from tests.schema import catalog, plans
 from tests.schema.guards import HOT
 from tests.schema.million import make_days
@@ -57,7 +57,7 @@ async def test_migrations_make_the_declared_schema_there_too(other_server: str, 
     for each in (url, declared_url):
         connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(each)
         if each == declared_url:
-            await connection.execute((MIGRATIONS.parent / "schema.sql").read_text())
+            await connection.execute(catalog.declared())
         schemas.append(await catalog.lines(connection))
         await connection.close()
     assert schemas[0] == schemas[1]

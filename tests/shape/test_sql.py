@@ -10,7 +10,7 @@ from tests.shape.tree import SOURCE, files, shown
 ALL = files(SOURCE, "*.sql")
 MIGRATIONS = [path for path in ALL if path.parent.name == "migrations"]
 # Migrations and a declared schema are scripts; every other file is a set of named statements.
-SCRIPTS = [*MIGRATIONS, *(path for path in ALL if path.name == "schema.sql")]
+SCRIPTS = [*MIGRATIONS, *(path for path in ALL if path.parent.name == "schema")]
 STATEMENTS = [path for path in ALL if path not in SCRIPTS]
 
 

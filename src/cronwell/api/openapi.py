@@ -16,6 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from cronwell import __version__
 from cronwell.api import problems
+from cronwell.api.auth import is_open
 from cronwell.model.job import JobSpec
 
 Mode = Literal["validation", "serialization"]
@@ -29,6 +30,11 @@ Errors are RFC 9457 problem documents that name the field and what is accepted. 
 refused. Times are RFC 3339 with an offset, answered in UTC. Durations are texts such as `30s`, `15m` or `PT1H`.
 Lists are `{"items": […], "next_cursor": …}`; pass `cursor` to go on.
 """
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key (`cronwell key create`), or a token of the identity provider. None is needed on 127.0.0.1.",
+}
 _HEADERS = {
     "Location": "Where what was made is found.",
     "ETag": "The job's revision, for If-Match.",
@@ -56,7 +62,7 @@ def answers(
                 name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in headers
             }
     problem = {"schema": _schema(problems.Problem, "serialization")}
-    for status in (*refusals, 422, 500, 503):
+    for status in (*refusals, 401, 403, 422, 500, 503):
         made.setdefault(
             status,
             {"description": HTTPStatus(status).phrase, "content": {problems.MEDIA_TYPE: problem}},
@@ -118,8 +124,19 @@ def document(app: FastAPI, *, largest_page: int) -> dict[str, Any]:
             part["schema"]["maximum"] = largest_page
         if "operationId" in part:
             part["summary"], _, part["description"] = part["description"].partition("\n")
-    made["components"] = {"schemas": dict(sorted(schemas.items()))}
+    _say_what_needs_a_key(made)
+    made["components"] = {"schemas": dict(sorted(schemas.items())), "securitySchemes": {"bearer": _BEARER}}
     return made
+
+
+def _say_what_needs_a_key(made: dict[str, Any]) -> None:
+    made["security"] = [{"bearer": []}]
+    for operation in (
+        each for path, item in made["paths"].items() if is_open(path) for each in item.values()
+    ):
+        operation["security"] = []
+        for status in ("401", "403"):
+            operation["responses"].pop(status, None)
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:

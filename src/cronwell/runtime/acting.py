@@ -15,6 +15,7 @@ ROLE = "cronwell_tenant"
 """The role of PostgreSQL that row-level security holds to one tenant."""
 
 _tenant: ContextVar[int | None] = ContextVar("acting_for", default=None)
+_is_judged: ContextVar[bool] = ContextVar("judged_by_statement", default=False)
 
 
 def act_for(tenant_id: int | None) -> None:
@@ -32,12 +33,27 @@ def acting_for(tenant_id: int | None) -> Iterator[None]:
         _tenant.reset(token)
 
 
+@contextlib.contextmanager
+def judged_by_statement() -> Iterator[None]:
+    """Within the block statements compare with acting_tenant() themselves.
+
+    Row-level security judges a row before any operator that might tell of it, so that only those that PostgreSQL calls
+    leakproof find rows by an index. For tags there is none.
+    """
+    token = _is_judged.set(True)
+    try:
+        yield
+    finally:
+        _is_judged.reset(token)
+
+
 def begin() -> str:
     """The statement, or the script of several, that begins a transaction."""
     tenant_id = _tenant.get()
     if tenant_id is None:
         return "begin"
-    return f"begin; set local role {ROLE}; set local cronwell.tenant = '{tenant_id:d}'"
+    named = f"set local cronwell.tenant = '{tenant_id:d}'"
+    return f"begin; {named}" if _is_judged.get() else f"begin; set local role {ROLE}; {named}"
 
 
 def is_acting() -> bool:

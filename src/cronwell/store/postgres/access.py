@@ -40,7 +40,7 @@ class AccessRows:
 
     async def replace_key(self, old: UUID, new: ApiKey, *, good_until: datetime) -> bool:
         async with self._database.transaction() as connection:
-            row = await connection.fetchrow(_SQL["lock_key"], new.tenant_id, old)
+            row = await connection.fetchrow(_SQL["lock_api_key"], new.tenant_id, old)
             if row is None or not ApiKey(*row).is_good(new.created_at):
                 return False
             await connection.execute(_SQL["insert_key"], *_values(new))

@@ -28,7 +28,7 @@ where tenant_id = $1
 order by id desc
 limit $3
 
--- name: lock_key
+-- name: lock_api_key
 -- One key that is still good, until the transaction ends.
 select tenant_id, id, name, prefix, digest, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, replaces
 from api_keys

@@ -32,7 +32,8 @@ order by revision desc, valid_from desc
 limit 1
 
 -- name: revisions_over
--- The definitions that a job had between two times, in the order in which they held, at most so many.
+-- The definitions that a job had between two times, in the order in which they held, at most so many. Its state is compared as
+-- text, so that the index of names, whose one column that fits is the tenant, cannot be gone by.
 select revision, plan, valid_from, valid_to
 from (
     select j.revision, c.plan, coalesce(j.defined_at, j.updated_at) as valid_from, null::timestamptz as valid_to
@@ -42,7 +43,7 @@ from (
         and c.job_id = j.id
     where j.tenant_id = $1
         and j.id = $2
-        and j.state <> 'deleted'
+        and j.state::text <> 'deleted'
     union all
     select revision, nullif(plan, ''), valid_from, valid_to
     from job_revisions

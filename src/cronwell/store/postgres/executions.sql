@@ -259,7 +259,7 @@ returning state, worker, greatest(ready_at, claimed_at) as starts_at, pool
 -- Give a dead letter, or what was cancelled, a new set of attempts, by what its job is now; not before its slot. The fence
 -- goes on growing. The job is locked: its deletion finds the execution open again, or is seen here.
 with job as (
-    select revision, pool from jobs where tenant_id = $1 and id = $2 and state <> 'deleted' for share
+    select revision, pool from jobs where tenant_id = $1 and id = $2 and state::text <> 'deleted' for share
 )
 update executions
 set state = 'pending',
@@ -281,7 +281,9 @@ where executions.tenant_id = $1
 returning executions.pool
 
 -- name: redrive
--- Give the oldest dead letters that match a new set of attempts, $7 of them a second, by what their jobs are now.
+-- Give the oldest dead letters that match a new set of attempts, $7 of them a second, by what their jobs are now. The job's
+-- state is compared as text: behind row-level security the planner knows nothing of an enum's values, and would begin with
+-- all jobs that are not deleted, by the index of their names.
 with dead as (
     select tenant_id, job_id, kind, slot, revision, pool, row_number() over (order by slot, job_id) as place
     from (
@@ -292,7 +294,7 @@ with dead as (
             and j.id = e.job_id
         where e.tenant_id = $1
             and e.state = 'failed'
-            and j.state <> 'deleted'
+            and j.state::text <> 'deleted'
             and ($2::uuid is null or e.job_id = $2)
             and ($3::timestamptz is null or e.slot >= $3)
             and ($4::timestamptz is null or e.slot < $4)

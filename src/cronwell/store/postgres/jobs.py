@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from uuid import UUID
 import orjson
 
 from cronwell import errors
+from cronwell.runtime import acting
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Definition, Job, JobFilter
@@ -55,19 +57,20 @@ class JobReads:
                 limit,
             )
         else:
-            rows = await self._database.fetch(
-                _SQL["list_jobs"],
-                tenant_id,
-                now,
-                where.state,
-                prefix,
-                prefix_end,
-                tags,
-                where.pool,
-                where.target_kind,
-                name,
-                limit,
-            )
+            with acting.judged_by_statement() if tags else contextlib.nullcontext():
+                rows = await self._database.fetch(
+                    _SQL["list_jobs"],
+                    tenant_id,
+                    now,
+                    where.state,
+                    prefix,
+                    prefix_end,
+                    tags,
+                    where.pool,
+                    where.target_kind,
+                    name,
+                    limit,
+                )
         return [job_of(row) for row in rows]
 
     async def definitions(self, keys: Sequence[tuple[int, UUID]]) -> list[Definition]:

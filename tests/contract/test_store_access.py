@@ -1,0 +1,126 @@
+"""Keys and tenants: found by what is shown, over when they are over, and numbered once."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from uuid import uuid4
+
+import pytest
+
+from cronwell.runtime.postgres import Database
+from cronwell.store.port import Store
+from cronwell.store.postgres.store import PostgresStore
+from tests.contract.desk import HOUR, MINUTE, NOON, new_key
+
+
+async def test_a_key_is_found_by_its_prefix_whoevers_it_is(store: Store) -> None:
+    key = new_key("mine")
+    await store.insert_key(key)
+    assert await store.find_key(key.prefix) == key
+    assert await store.find_key("cw_other") is None
+
+
+async def test_keys_are_listed_newest_first_page_by_page(store: Store) -> None:
+    keys = sorted((new_key(f"key-{n}") for n in range(5)), key=lambda key: key.id, reverse=True)
+    for key in keys:
+        await store.insert_key(key)
+    first = await store.list_keys(1, None, 3)
+    assert first + await store.list_keys(1, first[-1].id, 3) == keys
+
+
+async def test_a_revoked_key_is_not_good_and_the_first_time_stays(store: Store) -> None:
+    key = new_key("mine")
+    await store.insert_key(key)
+    revoked = await store.revoke_key(1, key.id, NOON)
+    again = await store.revoke_key(1, key.id, NOON + HOUR)
+    assert revoked == again
+    assert revoked is not None
+    assert (revoked.revoked_at, revoked.is_good(NOON)) == (NOON, False)
+
+
+async def test_a_replaced_key_is_good_until_the_overlap_ends(store: Store) -> None:
+    old, new = new_key("old"), dataclasses.replace(new_key("new"), id=uuid4())
+    await store.insert_key(old)
+    assert await store.replace_key(old.id, new, good_until=NOON + HOUR)
+    left = await store.get_key(1, old.id)
+    assert left is not None
+    assert [left.is_good(NOON + HOUR - MINUTE), left.is_good(NOON + HOUR)] == [True, False]
+    assert await store.get_key(1, new.id) == new
+
+
+@pytest.mark.parametrize("end", ["revoked", "expired"])
+async def test_a_key_that_is_over_is_not_replaced(end: str, store: Store) -> None:
+    old = dataclasses.replace(new_key("old"), expires_at=NOON if end == "expired" else None)
+    await store.insert_key(old)
+    if end == "revoked":
+        await store.revoke_key(1, old.id, NOON - HOUR)
+    new = new_key("new")
+    assert not await store.replace_key(old.id, new, good_until=NOON + HOUR)
+    assert await store.get_key(1, new.id) is None
+
+
+async def test_an_earlier_end_of_a_key_is_not_put_off(store: Store) -> None:
+    old = dataclasses.replace(new_key("old"), expires_at=NOON + MINUTE)
+    await store.insert_key(old)
+    assert await store.replace_key(old.id, new_key("new"), good_until=NOON + HOUR)
+    left = await store.get_key(1, old.id)
+    assert left is not None
+    assert left.expires_at == NOON + MINUTE
+
+
+async def test_the_last_use_is_written_once_a_minute(store: Store) -> None:
+    key = new_key("mine")
+    await store.insert_key(key)
+    seen = []
+    for at in (NOON, NOON + MINUTE / 2, NOON + 2 * MINUTE):
+        await store.note_key_use(1, key.id, at)
+        found = await store.get_key(1, key.id)
+        assert found is not None
+        seen.append(found.last_used_at)
+    assert seen == [NOON, NOON, NOON + 2 * MINUTE]
+
+
+async def test_whether_anybody_could_show_a_key(store: Store) -> None:
+    assert not await store.has_keys(NOON)
+    key = dataclasses.replace(new_key("mine"), expires_at=NOON + HOUR)
+    await store.insert_key(key)
+    assert [await store.has_keys(NOON), await store.has_keys(NOON + HOUR)] == [True, False]
+    await store.revoke_key(1, key.id, NOON)
+    assert not await store.has_keys(NOON)
+
+
+async def test_tenants_made_at_once_get_numbers_of_their_own(store: Store) -> None:
+    made = await asyncio.gather(*(store.insert_tenant(f"team-{n}", 1.0, "whsec_x", NOON) for n in range(5)))
+    assert len({each.id for each in made if each is not None}) == 5
+    assert await store.insert_tenant("team-0", 1.0, "whsec_x", NOON) is None
+    names = [each.name for each in await store.list_tenants(None, 100)]
+    assert names == sorted(names)
+    assert [each.name for each in await store.list_tenants("team-3", 100)] == ["team-4"]
+
+
+async def test_a_tenants_share_changes(store: Store) -> None:
+    await store.insert_tenant("team", 1.0, "whsec_x", NOON)
+    changed = await store.change_tenant("team", 2.5)
+    assert changed is not None
+    assert changed == await store.get_tenant("team")
+    assert changed.weight == 2.5
+    assert await store.change_tenant("nobody", 2.5) is None
+
+
+async def test_a_role_that_owns_the_database_and_no_more_is_held_by_the_same_rules(
+    database: Database, store: PostgresStore
+) -> None:
+    """Who runs Cronwell is no superuser as a rule: force makes the policies theirs as well, and these let them do all."""
+    await store.insert_key(new_key("mine"))
+    async with database.transaction() as connection:
+        await connection.execute(
+            "create role plain nologin; grant cronwell_service, cronwell_tenant to plain"
+        )
+        await connection.execute("set local role plain")
+        assert await connection.fetchval("select count(*) from api_keys") == 1
+        await connection.execute("set local role cronwell_tenant")
+        assert await connection.fetchval("select count(*) from api_keys") == 0
+        await connection.execute("set local cronwell.tenant = '1'")
+        assert await connection.fetchval("select count(*) from api_keys") == 1
+        await connection.execute("reset role; drop role plain")
