@@ -15,7 +15,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 from typer.main import get_command
 
-from cronwell import config, durations, telemetry
+from cronwell import config, durations, meters
 from cronwell.api import openapi
 from cronwell.api.app import ROUTERS, assemble
 from cronwell.cli.main import app
@@ -80,7 +80,7 @@ def settings() -> Iterator[str]:
 
 def metrics() -> Iterator[str]:
     """Every metric in a table."""
-    found = [each for each in vars(telemetry).values() if isinstance(each, MetricWrapperBase)]
+    found = [each for each in vars(meters).values() if isinstance(each, MetricWrapperBase)]
     rows = []
     for metric in found:
         [described] = metric.describe()
@@ -112,7 +112,7 @@ def commands() -> Iterator[str]:
 
 def http() -> Iterator[str]:
     """Every route by its tag, then the fields of every body."""
-    document = openapi.document(assemble(ROUTERS), largest_page=config.Settings().limits.page)
+    document = openapi.document(assemble(ROUTERS, None), largest_page=config.Settings().limits.page)
     tags: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
