@@ -17,6 +17,7 @@ import pytest
 
 from tests.guide import pages
 from tests.guide.pages import ROOT
+from tests.support import warm
 from tests.support.postgres import temporary_directory
 from tests.support.processes import Process, cluster
 from tests.support.waiting import until_blocking
@@ -47,8 +48,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     folder = tmp_path_factory.mktemp("clone")
     swaps = dict(zip(("8420", "9000"), _free_ports(2), strict=True))
     pages.save_files(TARGETS, folder, swaps)
-    _make_environment(folder / ".venv" / "bin")
-    with temporary_directory() as directory:
+    with temporary_directory() as directory, warm.commands(directory) as command:
+        _make_environment(folder / ".venv" / "bin", command)
         settings = {
             "CRONWELL_DATA_DIR": str(directory / "data"),
             "CRONWELL_PORT": swaps["8420"],
@@ -160,10 +161,10 @@ def _free_ports(count: int) -> list[str]:
     return ports
 
 
-def _make_environment(folder: Path) -> None:
+def _make_environment(folder: Path, command: Path) -> None:
     """A `.venv/bin` with the commands that the pages call, whatever environment the tests run in."""
     folder.mkdir(parents=True)
-    for name, arguments in (("cronwell", "-m cronwell "), ("python", "")):
+    for name, arguments in (("cronwell", f'-I -S "{command}" '), ("python", "")):
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
         script.chmod(0o755)
