@@ -43,6 +43,7 @@ from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.retention import Retention
 from cronwell.scheduler.chores.rezoning import Rezoning
 from cronwell.scheduler.chores.scan import Scan
+from cronwell.scheduler.chores.sealing import Sealing
 from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
 from cronwell.scheduler.duties import Duties
 from cronwell.scheduler.role import scheduler_services
@@ -260,6 +261,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
         Overriding(base.store, base.clock, overrides, settings.retention),
         Backfilling(base.store, base.bus, base.clock, settings.retention),
+        Sealing(base.store),
         Scan(base.store, base.clock, Rearming(base.store, base.clock, settings.scheduler, calendars)),
     ]
     # Before anything is staged: after a long outage the slots of waiting overrides may be due.

@@ -38,6 +38,7 @@ EMPTY = "; ".join(
         "nodes",
         "findings",
         "idempotency_keys",
+        "api_keys",
     )
 )
 

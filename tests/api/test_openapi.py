@@ -47,6 +47,7 @@ POST /v1/tzdata/hold
 POST /v1/jobs/{id}/backfills         GET /v1/jobs/{id}/backfills          GET /v1/backfills
 GET /v1/backfills/{id}               POST /v1/backfills/{id}/pause        POST /v1/backfills/{id}/resume
 POST /v1/backfills/{id}/cancel       POST /v1/cluster/nodes/{id}/drain
+GET /v1/audit                        GET /v1/audit/check
 POST /v1/keys                        GET /v1/keys                         GET /v1/keys/{id}
 POST /v1/keys/{id}/revoke            POST /v1/keys/{id}/rotate            POST /v1/tenants
 GET /v1/tenants                      GET /v1/tenants/{name}               PATCH /v1/tenants/{name}

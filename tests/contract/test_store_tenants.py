@@ -19,6 +19,7 @@ from cronwell.store.port import (
     Answer,
     ApiKey,
     Attempt,
+    AuditFilter,
     Backfill,
     CalendarUse,
     Claimed,
@@ -166,6 +167,9 @@ STORE: dict[str, tuple[Reach, object]] = {
         lambda s, e: s.list_executions(OTHER, ExecutionFilter(text="boom"), None, 100),
         [],
     ),
+    "list_audit": (lambda s, e: s.list_audit(OTHER, AuditFilter(), None, 10), []),
+    "check_audit": (lambda s, e: s.check_audit(OTHER, 0, 10), []),
+    "count_unsealed": (lambda s, e: s.count_unsealed(OTHER), 0),
     "get_key": (lambda s, e: s.get_key(OTHER, e.key.id), None),
     "list_keys": (lambda s, e: s.list_keys(OTHER, None, 10), []),
     "revoke_key": (lambda s, e: s.revoke_key(OTHER, e.key.id, NOON), None),
@@ -249,6 +253,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         lambda t, e: t.insert_execution(new_execution(e.as_other, payload='"theirs"', key=e.pending)),
         True,
     ),
+    "note_change": (lambda t, e: t.note_change(OTHER, "changed", f"job:{e.job.id}", None), None),
     "record": (
         lambda t, e: t.record([move(e.as_other, [PlannedSlot(NOON, NOON, State.SKIPPED, "theirs")])], NOON),
         None,
@@ -295,7 +300,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 # Not of one tenant: they act for the whole installation, or on what they are handed with its tenant.
 OF_ALL = {
     *("claim_shares", "waiting_tenants"),
-    *("find_key", "insert_key", "has_keys"),
+    *("find_key", "insert_key", "has_keys", "seal_audit"),
     *("insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
     *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),

@@ -423,6 +423,8 @@ UNGUARDED = {
     *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
     *("forget", "lock_key", "recall", "remember", "hold_shards", "enter_shards", "list_shards"),
+    # Found by their own keys, the newest first.
+    *("list_audit", "check_audit", "note_change", "count_unsealed", "seal_audit"),
     # A tenant has a few keys.
     *(
         "find_key",

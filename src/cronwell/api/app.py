@@ -12,6 +12,7 @@ from cronwell.api.auth import Authenticator
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
 from cronwell.api.routes import (
+    audit,
     backfills,
     calendars,
     cluster,
@@ -41,6 +42,7 @@ ROUTERS = (
     cluster.router,
     keys.router,
     tenants.router,
+    audit.router,
     health.router,
 )
 

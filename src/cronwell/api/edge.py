@@ -24,7 +24,7 @@ from cronwell.api import problems
 from cronwell.api.auth import WATCHER, Authenticator, is_open
 from cronwell.api.callers import CALLER
 from cronwell.model.access import Caller
-from cronwell.runtime.acting import act_for
+from cronwell.runtime.acting import Actor, act_as, act_for
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _KNOWN_METHODS = _SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE"}
@@ -139,6 +139,8 @@ class Edge:
             return WATCHER
         caller = await self._authenticator.caller(scope)
         act_for(caller.tenant_id)
+        source = scope["client"][0] if scope.get("client") else ""
+        act_as(Actor(caller.name, source, scope[problems.REQUEST_ID]))
         telemetry.request_admitted(caller.name)
         return caller
 

@@ -13,6 +13,7 @@ from cronwell.api.services import Services
 from cronwell.api.tokens import Load, Tokens
 from cronwell.bus.port import Bus
 from cronwell.config import Settings
+from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.cluster import Cluster
@@ -66,6 +67,7 @@ async def api(
         backfills=Backfills(store, clock, settings, jobs),
         cluster=Cluster(store, clock, settings),
         keys=Keys(store, clock),
+        audit=Audit(store),
         tenants=Tenants(store, clock),
         store=store,
         clock=clock,

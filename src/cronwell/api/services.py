@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cronwell.config import Settings
+from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.cluster import Cluster
@@ -42,6 +43,7 @@ class Services:
     backfills: Backfills
     cluster: Cluster
     keys: Keys
+    audit: Audit
     tenants: Tenants
     store: Store
     clock: Clock

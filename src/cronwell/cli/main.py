@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from cronwell import __version__
 from cronwell.cli import (
+    audit,
     backfills,
     calendars,
     dead_letters,
@@ -142,6 +143,7 @@ app.command()(reconcile)
 app.add_typer(tzdata.app, name="tzdata")
 app.add_typer(keys.app, name="key")
 app.add_typer(tenants.app, name="tenant")
+app.add_typer(audit.app, name="audit")
 app.command()(cluster)
 app.command()(drain)
 app.command()(sentinel)

@@ -83,6 +83,9 @@ class Executions:
                 slot = new.key.slot + timedelta(microseconds=1)
                 new = dataclasses.replace(new, key=dataclasses.replace(new.key, slot=slot))
             view = execution_view(_as_stored(new, job.name))
+            await transaction.note_change(
+                tenant_id, "triggered", f"job:{job.id}", f'{{"execution": "{view.id}"}}'
+            )
             made.append(view)
             return 201, view
 

@@ -1,8 +1,8 @@
-"""For which tenant the present task acts, as PostgreSQL is told with each transaction.
+"""For which tenant, and in whose name, the present task acts, as PostgreSQL is told with each transaction.
 
 Whatever a request reads or writes passes row-level security as its tenant: a statement that forgot to name the tenant
-would find nothing of another. What acts for the whole installation (schedulers, workers, the processes' own records) acts for
-nobody, and is not held back.
+would find nothing of another. What it changes is written down in the name of whoever sent it. What acts for the whole
+installation (schedulers, workers, the processes' own records) acts for nobody, and is not held back.
 """
 
 from __future__ import annotations
@@ -10,17 +10,35 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 ROLE = "cronwell_tenant"
 """The role of PostgreSQL that row-level security holds to one tenant."""
 
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asked for what is done."""
+
+    name: str
+    source: str
+    """The address that they asked from."""
+    request_id: str
+
+
 _tenant: ContextVar[int | None] = ContextVar("acting_for", default=None)
+_actor: ContextVar[Actor | None] = ContextVar("acting_as", default=None)
 _is_judged: ContextVar[bool] = ContextVar("judged_by_statement", default=False)
 
 
 def act_for(tenant_id: int | None) -> None:
     """From here on, and in tasks begun from here, act for a tenant; None: for the whole installation."""
     _tenant.set(tenant_id)
+
+
+def act_as(actor: Actor) -> None:
+    """From here on, and in tasks begun from here, what is changed is changed by somebody."""
+    _actor.set(actor)
 
 
 @contextlib.contextmanager
@@ -49,13 +67,23 @@ def judged_by_statement() -> Iterator[None]:
 
 def begin() -> str:
     """The statement, or the script of several, that begins a transaction."""
-    tenant_id = _tenant.get()
-    if tenant_id is None:
-        return "begin"
-    named = f"set local cronwell.tenant = '{tenant_id:d}'"
-    return f"begin; {named}" if _is_judged.get() else f"begin; set local role {ROLE}; {named}"
+    tenant_id, actor = _tenant.get(), _actor.get()
+    said = ["begin"]
+    if tenant_id is not None:
+        if not _is_judged.get():
+            said.append(f"set local role {ROLE}")
+        said.append(f"set local cronwell.tenant = '{tenant_id:d}'")
+    if actor is not None:
+        told = {"actor": actor.name, "source": actor.source, "request": actor.request_id}
+        said += [f"set local cronwell.{name} = {_quoted(text)}" for name, text in told.items()]
+    return "; ".join(said)
 
 
 def is_acting() -> bool:
-    """Tell whether statements have to say for whom they are."""
-    return _tenant.get() is not None
+    """Tell whether statements have to say for whom, or in whose name, they are."""
+    return _tenant.get() is not None or _actor.get() is not None
+
+
+def _quoted(text: str) -> str:
+    # Server and client agree on standard strings, in which nothing but the quote itself has a meaning.
+    return "'" + text.replace("\0", "").replace("'", "''") + "'"

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.access_port import AccessStore, ApiKey, Tenant
+from cronwell.store.audit_port import AuditEntry, AuditFilter, AuditStore, Link
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
 from cronwell.store.cluster_port import (
     Abandoned,
@@ -66,6 +67,8 @@ __all__ = [
     "Answer",
     "ApiKey",
     "Attempt",
+    "AuditEntry",
+    "AuditFilter",
     "Backfill",
     "BackfillState",
     "Backlog",
@@ -83,6 +86,7 @@ __all__ = [
     "Job",
     "JobFilter",
     "KeptCalendar",
+    "Link",
     "Move",
     "NewExecution",
     "NewJob",
@@ -168,6 +172,10 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
         """Add an execution; False where its key is taken."""
         ...
 
+    async def note_change(self, tenant_id: int, action: str, object_: str, after: str | None) -> None:
+        """Write a change down in the name of whoever asked for it; `after` is JSON. Of most changes the store knows itself."""
+        ...
+
     # staging
     async def lock_due(self, shards: Sequence[int], until: datetime, limit: int) -> list[Cursor]: ...
     async def lock_awaiting(self, now: datetime, limit: int) -> list[tuple[Cursor, datetime | None]]:
@@ -194,7 +202,7 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

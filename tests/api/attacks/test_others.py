@@ -42,6 +42,9 @@ HELD = (
     "backfills",
     "idempotency_keys",
     "api_keys",
+    "audit",
+    "audit_seals",
+    "audit_unsealed",
 )
 
 

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
+import orjson
+
 from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
@@ -23,6 +25,7 @@ from cronwell.store.port import (
     Report,
     Touched,
 )
+from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.rows import (
     STATES,
     attempt_of,
@@ -281,15 +284,22 @@ class ExecutionRows:
         return [attempt_of(row) for row in rows]
 
     async def cancel_execution(self, tenant_id: int, key: ExecutionKey, now: datetime) -> Touched | None:
-        row = await self._database.fetchrow(
-            _SQL["cancel_execution"], tenant_id, key.job_id, key.kind, key.slot, now
-        )
-        return None if row is None else touched_of(row)
+        async with self._database.transaction() as connection:
+            row = await connection.fetchrow(
+                _SQL["cancel_execution"], tenant_id, key.job_id, key.kind, key.slot, now
+            )
+            if row is None:
+                return None
+            await note_change(connection, tenant_id, "cancelled", f"execution:{key}")
+        return touched_of(row)
 
     async def revive_execution(self, tenant_id: int, key: ExecutionKey, now: datetime) -> str | None:
-        pool: str | None = await self._database.fetchval(
-            _SQL["revive_execution"], tenant_id, key.job_id, key.kind, key.slot, now
-        )
+        async with self._database.transaction() as connection:
+            pool: str | None = await connection.fetchval(
+                _SQL["revive_execution"], tenant_id, key.job_id, key.kind, key.slot, now
+            )
+            if pool is not None:
+                await note_change(connection, tenant_id, "retried", f"execution:{key}")
         return pool
 
     async def redrive(
@@ -302,27 +312,34 @@ class ExecutionRows:
         start: datetime,
         dead_by: datetime,
     ) -> list[str]:
-        rows = await self._database.fetch(
-            _SQL["redrive"],
-            tenant_id,
-            where.job_id,
-            where.from_slot,
-            where.to_slot,
-            _containing(where.text),
-            limit,
-            rate,
-            start,
-            dead_by,
-            *(
-                (None, None, None)
-                if where.keys is None
-                else columns(((key.job_id, key.kind, key.slot) for key in where.keys), 3)
-            ),
-        )
+        async with self._database.transaction() as connection:
+            rows = await connection.fetch(
+                _SQL["redrive"],
+                tenant_id,
+                where.job_id,
+                where.from_slot,
+                where.to_slot,
+                _containing(where.text),
+                limit,
+                rate,
+                start,
+                dead_by,
+                *(
+                    (None, None, None)
+                    if where.keys is None
+                    else columns(((key.job_id, key.kind, key.slot) for key in where.keys), 3)
+                ),
+            )
+            if rows:
+                after = orjson.dumps({"count": len(rows), "rate": rate}).decode()
+                await note_change(connection, tenant_id, "redriven", "dead-letters:", after)
         return [row["pool"] for row in rows]
 
     async def dismiss(self, tenant_id: int, key: ExecutionKey) -> bool:
-        state = await self._database.fetchval(_SQL["dismiss"], tenant_id, key.job_id, key.kind, key.slot)
+        async with self._database.transaction() as connection:
+            state = await connection.fetchval(_SQL["dismiss"], tenant_id, key.job_id, key.kind, key.slot)
+            if state is not None:
+                await note_change(connection, tenant_id, "dismissed", f"execution:{key}")
         return state is not None
 
     async def backlog(self, now: datetime) -> list[Backlog]:

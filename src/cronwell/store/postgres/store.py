@@ -15,6 +15,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.postgres.access import AccessRows
 from cronwell.store.postgres.accounts import AccountReads
+from cronwell.store.postgres.audit import AuditReads
 from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
@@ -44,6 +45,7 @@ class PostgresStore(
     JobReads,
     AccessRows,
     AccountReads,
+    AuditReads,
     BackfillReads,
     CalendarRows,
     ForecastReads,

@@ -16,6 +16,7 @@ from cronwell.model.planning import LOWEST_PRIORITY, PlannedSlot
 from cronwell.model.shards import shard_of
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
+from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
 from cronwell.store.postgres.overrides import OverrideChanges
@@ -175,6 +176,9 @@ class PostgresTransaction(
             new.reason,
         )
         return slot is not None
+
+    async def note_change(self, tenant_id: int, action: str, object_: str, after: str | None) -> None:
+        await note_change(self._connection, tenant_id, action, object_, after)
 
     async def lock_due(self, shards: Sequence[int], until: datetime, limit: int) -> list[Cursor]:
         per_shard = max(1, -(-limit // max(1, len(shards))))

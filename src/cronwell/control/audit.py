@@ -1,0 +1,107 @@
+"""What an administrator can ask of the audit: who changed what, and whether it is whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from cronwell import errors
+from cronwell.control.paging import read_cursor, write_cursor
+from cronwell.control.views import Moment, Page, View
+from cronwell.store.port import AuditEntry, AuditFilter, Store
+
+CHECKED_AT_ONCE = 5000
+
+
+class AuditView(View):
+    """A change that somebody asked for."""
+
+    id: int
+    at: Moment
+    actor: str
+    """Who asked for it: `key cw_…`, `token …`, `loopback`."""
+    source: str
+    """The address that the request came from."""
+    request_id: str
+    """As it is in the server's log, and in the X-Request-Id of the answer."""
+    action: str
+    object: str
+    """What was changed: its kind, and its id or name."""
+    before: Any
+    after: Any
+    number: int | None
+    """Its place in the chain; null for the second or so until it is chained."""
+    digest: str | None
+    """Of this change and of the digest before it, in hexadecimal."""
+
+
+class AuditCheck(View):
+    """Whether the chain is whole."""
+
+    is_whole: bool
+    """Whether each change has the digest that it, and the one before it, make."""
+    checked: int
+    broken_at: int | None
+    """The first place in the chain where it is not."""
+    head: str | None
+    """The last digest. Keep it elsewhere: who rewrites the whole chain cannot rewrite that."""
+    waiting: int
+    """Changes that are not chained yet."""
+
+
+class Audit:
+    """The verbs. One instance serves a process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def page(
+        self, tenant_id: int, where: AuditFilter, *, cursor: str | None, limit: int
+    ) -> Page[AuditView]:
+        """Changes, newest first."""
+        place = read_cursor(cursor, 1)
+        if place is not None and not place[0].isdigit():
+            raise errors.Invalid.field("cursor", "is not a cursor of this list")
+        after = None if place is None else int(place[0])
+        found = await self._store.list_audit(tenant_id, where, after, limit + 1)
+        shown = found[:limit]
+        following = write_cursor(str(shown[-1].id)) if len(found) > limit else None
+        return Page(items=[_view(each) for each in shown], next_cursor=following)
+
+    async def check(self, tenant_id: int) -> AuditCheck:
+        """Go through the whole chain."""
+        number, head, broken_at = 0, None, None
+        while broken_at is None:
+            links = await self._store.check_audit(tenant_id, number, CHECKED_AT_ONCE)
+            for link in links:
+                # A link that is missing breaks the chain as well.
+                if not link.is_whole or link.number != number + 1:
+                    broken_at = number + 1
+                    break
+                number, head = link.number, link.digest.hex()
+            if len(links) < CHECKED_AT_ONCE:
+                break
+        return AuditCheck(
+            is_whole=broken_at is None,
+            checked=number,
+            broken_at=broken_at,
+            head=head,
+            waiting=await self._store.count_unsealed(tenant_id),
+        )
+
+
+def _view(entry: AuditEntry) -> AuditView:
+    return AuditView(
+        id=entry.id,
+        at=entry.at,
+        actor=entry.actor,
+        source=entry.source,
+        request_id=entry.request_id,
+        action=entry.action,
+        object=entry.object,
+        before=None if entry.before is None else orjson.loads(entry.before),
+        after=None if entry.after is None else orjson.loads(entry.after),
+        number=entry.number,
+        digest=None if entry.digest is None else entry.digest.hex(),
+    )

@@ -1,0 +1,198 @@
+-- Who changed what: one entry for each change that somebody asked for, written by the database itself in the same transaction.
+-- What schedulers and workers do by themselves names nobody, and is not written down here.
+
+create table audit (
+    tenant_id integer not null,
+    id bigint not null generated always as identity,
+    at timestamptz not null,
+    actor text collate "C" not null,
+    source text not null,
+    request_id text not null,
+    action text not null,
+    object text collate "C" not null,
+    before jsonb,
+    after jsonb,
+    primary key (tenant_id, id)
+);
+
+create index audit_object on audit (tenant_id, object, id);
+
+-- The chain: the digest of an entry is of its content and of the digest before it. Entries are chained within a second or so, in
+-- the order in which they are found; those that wait for it are in audit_unsealed.
+create table audit_seals (
+    tenant_id integer not null,
+    number bigint not null,
+    entry bigint not null,
+    digest bytea not null,
+    primary key (tenant_id, number),
+    unique (tenant_id, entry)
+);
+
+create table audit_unsealed (
+    tenant_id integer not null,
+    id bigint not null,
+    primary key (tenant_id, id)
+);
+
+create function refuse_change() returns trigger
+language plpgsql as $$
+begin
+    raise exception '% is only ever added to', tg_table_name;
+end
+$$;
+
+create trigger only_added_to before update or delete or truncate on audit execute function refuse_change();
+create trigger only_added_to before update or delete or truncate on audit_seals execute function refuse_change();
+
+create function acting_somebody() returns boolean
+language sql stable parallel safe as $$
+    select coalesce(current_setting('cronwell.actor', true), '') <> ''
+$$;
+
+-- Write changes down in the name of whoever this transaction acts for.
+create function note_changes(tenants integer[], actions text[], objects text[], befores jsonb[], afters jsonb[]) returns void
+language sql security definer set search_path from current as $$
+    with added as (
+        insert into audit (tenant_id, at, actor, source, request_id, action, object, before, after)
+        select
+            changed.tenant_id, clock_timestamp(), current_setting('cronwell.actor'),
+            coalesce(current_setting('cronwell.source', true), ''), coalesce(current_setting('cronwell.request', true), ''),
+            changed.action, changed.object, changed.was, changed.is_now
+        from unnest(tenants, actions, objects, befores, afters) as changed (tenant_id, action, object, was, is_now)
+        where acting_somebody()
+        returning tenant_id, id
+    )
+    insert into audit_unsealed (tenant_id, id)
+    select tenant_id, id from added
+$$;
+
+-- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself.
+create function shown_row(kept jsonb) returns jsonb
+language sql immutable parallel safe as $$
+    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at']
+$$;
+
+-- Which thing a row speaks of.
+create function named_row(kind text, kept jsonb) returns text
+language sql immutable parallel safe as $$
+    select kind || ':' || case
+        when kind in ('calendar', 'tenant') then kept ->> 'name'
+        when kind = 'override' then (kept ->> 'job_id') || '/' || (kept ->> 'slot')
+        else kept ->> 'id'
+    end
+$$;
+
+create function note_added() returns trigger
+language plpgsql security definer set search_path from current as $$
+begin
+    perform note_changes(
+        array_agg(coalesce((kept ->> 'tenant_id')::integer, (kept ->> 'id')::integer)), array_agg('created'::text),
+        array_agg(named_row(tg_argv[0], kept)), array_agg(null::jsonb), array_agg(shown_row(kept))
+    )
+    from (select to_jsonb(added) as kept from added) as rows;
+    return null;
+end
+$$;
+
+create function note_changed() returns trigger
+language plpgsql security definer set search_path from current as $$
+declare
+    was jsonb := shown_row(to_jsonb(old));
+    is_now jsonb := case when tg_op = 'UPDATE' then shown_row(to_jsonb(new)) end;
+    what text := case when tg_op = 'UPDATE' then 'changed' else 'deleted' end;
+begin
+    if was = is_now then
+        return null;
+    end if;
+    if was ->> 'state' <> is_now ->> 'state' then
+        what := case when is_now ->> 'state' = 'active' then 'resumed' else is_now ->> 'state' end;
+    elsif was ->> 'revoked_at' is distinct from is_now ->> 'revoked_at' then
+        what := 'revoked';
+    end if;
+    perform note_changes(
+        array[coalesce((was ->> 'tenant_id')::integer, (was ->> 'id')::integer)], array[what],
+        array[named_row(tg_argv[0], was)], array[was], array[is_now]
+    );
+    return null;
+end
+$$;
+
+do $$
+declare
+    watched text[];
+begin
+    foreach watched slice 1 in array array[
+        ['jobs', 'job'], ['api_keys', 'key'], ['tenants', 'tenant'], ['calendars', 'calendar'], ['overrides', 'override'],
+        ['backfills', 'backfill']
+    ] loop
+        execute format(
+            'create trigger note_added after insert on %I referencing new table as added for each statement'
+            ' when (acting_somebody()) execute function note_added(%L)', watched[1], watched[2]
+        );
+        execute format(
+            'create trigger note_changed after update or delete on %I for each row'
+            ' when (acting_somebody()) execute function note_changed(%L)', watched[1], watched[2]
+        );
+    end loop;
+end
+$$;
+
+-- What an entry's digest is made of.
+create function audit_content(entry audit) returns bytea
+language sql immutable parallel safe as $$
+    select convert_to(
+        jsonb_build_array(
+            entry.tenant_id, entry.id, extract(epoch from entry.at), entry.actor, entry.source, entry.request_id, entry.action,
+            entry.object, entry.before, entry.after
+        )::text,
+        'UTF8'
+    )
+$$;
+
+-- Chain entries that are not chained yet; how many they were.
+create function seal_audit(most integer) returns integer
+language plpgsql as $$
+declare
+    waiting record;
+    last audit_seals;
+    sealed integer := 0;
+begin
+    perform pg_advisory_xact_lock(hashtext('cronwell.seal_audit'));
+    for waiting in
+        select u.tenant_id, u.id, audit_content(a) as content
+        from audit_unsealed as u
+        join audit as a
+            on a.tenant_id = u.tenant_id
+            and a.id = u.id
+        order by u.tenant_id, u.id
+        limit most
+    loop
+        if last.tenant_id is distinct from waiting.tenant_id then
+            select * into last from audit_seals where tenant_id = waiting.tenant_id order by number desc limit 1;
+        end if;
+        last := row(
+            waiting.tenant_id, coalesce(last.number, 0) + 1, waiting.id,
+            sha256(coalesce(last.digest, '') || waiting.content)
+        );
+        insert into audit_seals values (last.*);
+        delete from audit_unsealed where tenant_id = waiting.tenant_id and id = waiting.id;
+        sealed := sealed + 1;
+    end loop;
+    return sealed;
+end
+$$;
+
+do $$
+declare
+    held text;
+begin
+    foreach held in array array['audit', 'audit_seals', 'audit_unsealed'] loop
+        execute format('alter table %I enable row level security', held);
+        execute format('alter table %I force row level security', held);
+        execute format('create policy service on %I to cronwell_service using (true)', held);
+        execute format('create policy tenant on %I to cronwell_tenant using (tenant_id = acting_tenant())', held);
+        execute format('grant select on %I to cronwell_tenant', held);
+        execute format('grant select, insert, update, delete on %I to cronwell_service', held);
+    end loop;
+end
+$$;
