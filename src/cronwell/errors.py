@@ -9,10 +9,12 @@ CronwellError
 │   ├── NotFound             404
 │   ├── Conflict             409  the request is fine but the state of things is not
 │   │   ├── NameTaken
+│   │   ├── QuotaExceeded    the tenant has as much as it may have
 │   │   ├── IllegalState
 │   │   └── KeyInUse         an Idempotency-Key came back with another request
 │   ├── RevisionMismatch     412
-│   └── TooLarge             413
+│   ├── TooLarge             413
+│   └── TooManyRequests      429  the tenant's requests come too fast
 ├── ConfigError              a setting is wrong; the process does not start
 ├── StoreUnavailable         PostgreSQL cannot be reached or gave up mid-way; nothing is known to be written
 ├── CommitUnknown            the connection died during COMMIT; re-read before deciding anything
@@ -118,6 +120,18 @@ class NameTaken(Conflict):
     title = "That name is taken"
 
 
+class QuotaExceeded(Conflict):
+    """The tenant has as many jobs as it may have."""
+
+    title = "The tenant's quota is used up"
+
+    def __init__(self, *, has: int, most: int) -> None:
+        self.room = max(most - has, 0)
+        super().__init__(
+            f"your tenant has {has} jobs and may have {most}; delete some, or ask the operator for a larger quota"
+        )
+
+
 class IllegalState(Conflict):
     title = "Not possible in the present state"
 
@@ -134,6 +148,20 @@ class RevisionMismatch(UserError):
 class TooLarge(UserError):
     status = 413
     title = "The request is too large"
+
+
+class TooManyRequests(UserError):
+    """The tenant's requests come too fast; when the next one may come is told."""
+
+    status = 429
+    title = "Too many requests"
+
+    def __init__(self, *, limit: float, retry_after: float) -> None:
+        self.limit = limit
+        self.retry_after = retry_after
+        super().__init__(
+            f"your tenant may send {limit:g} requests a second; send the next one in {retry_after:.2g} s"
+        )
 
 
 class ConfigError(CronwellError):

@@ -23,7 +23,12 @@ KEY: dict[str, Any] = {
     "replaces": None,
 }
 NEW = {**KEY, "key": "cw_0123456789ab_secret"}
-TENANT = {"name": "billing", "weight": 2.0, "created_at": "2026-11-16T12:00:00Z"}
+TENANT = {
+    "name": "billing",
+    "weight": 2.0,
+    "quotas": {"jobs": 10, "payload_bytes": None, "requests_per_second": 2.5},
+    "created_at": "2026-11-16T12:00:00Z",
+}
 
 
 def test_a_key_is_shown_with_every_request(run: Run, api: ScriptedApi) -> None:
@@ -75,6 +80,10 @@ def test_tenants_are_made_listed_and_changed(run: Run, api: ScriptedApi) -> None
     assert (api.last.json, result.stdout) == ({"weight": 3.5}, "tenant billing has the weight 3.5\n")
     api.on("GET", "/v1/tenants", {"items": [TENANT], "next_cursor": None})
     assert "billing" in run("tenant", "list").stdout
+    run("tenant", "create", "billing", "--jobs", "10", "--requests", "2.5")
+    assert api.last.json["quotas"] == {"jobs": 10, "requests_per_second": 2.5}
+    run("tenant", "change", "billing", "--jobs", "-1", "--payload", "100")
+    assert api.last.json == {"quotas": {"jobs": None, "payload_bytes": 100}}
     assert json.loads(run("tenant", "create", "billing", "--json").stdout) == TENANT
 
 

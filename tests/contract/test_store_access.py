@@ -8,16 +8,18 @@ from uuid import uuid4
 
 import pytest
 
+from cronwell import errors
+from cronwell.model.access import NO_QUOTAS, Quotas
 from cronwell.runtime.postgres import Database
 from cronwell.store.port import Store
 from cronwell.store.postgres.store import PostgresStore
-from tests.contract.desk import HOUR, MINUTE, NOON, new_key
+from tests.contract.desk import HOUR, MINUTE, NOON, Desk, new_key
 
 
 async def test_a_key_is_found_by_its_prefix_whoevers_it_is(store: Store) -> None:
     key = new_key("mine")
     await store.insert_key(key)
-    assert await store.find_key(key.prefix) == key
+    assert await store.find_key(key.prefix) == (key, NO_QUOTAS)
     assert await store.find_key("cw_other") is None
 
 
@@ -101,11 +103,11 @@ async def test_tenants_made_at_once_get_numbers_of_their_own(store: Store) -> No
 
 async def test_a_tenants_share_changes(store: Store) -> None:
     await store.insert_tenant("team", 1.0, "whsec_x", NOON)
-    changed = await store.change_tenant("team", 2.5)
+    changed = await store.change_tenant("team", 2.5, {})
     assert changed is not None
     assert changed == await store.get_tenant("team")
     assert changed.weight == 2.5
-    assert await store.change_tenant("nobody", 2.5) is None
+    assert await store.change_tenant("nobody", 2.5, {}) is None
 
 
 async def test_a_role_that_owns_the_database_and_no_more_is_held_by_the_same_rules(
@@ -124,3 +126,23 @@ async def test_a_role_that_owns_the_database_and_no_more_is_held_by_the_same_rul
         await connection.execute("set local cronwell.tenant = '1'")
         assert await connection.fetchval("select count(*) from api_keys") == 1
         await connection.execute("reset role; drop role plain")
+
+
+async def test_quotas_change_one_by_one_and_jobs_are_counted_from_then_on(desk: Desk, store: Store) -> None:
+    for n in range(3):
+        await desk.job(f"job-{n}")
+    async with store.transaction() as transaction:
+        await transaction.count_jobs(1, 100)
+    await store.change_tenant("default", None, {"jobs": 5})
+    changed = await store.change_tenant("default", None, {"requests_per_second": 2.5})
+    assert changed is not None
+    assert (changed.weight, changed.quotas) == (1.0, Quotas(jobs=5, requests_per_second=2.5))
+    async with store.transaction() as transaction:
+        await transaction.count_jobs(1, 2)
+    with pytest.raises(errors.QuotaExceeded, match="has 5 jobs and may have 5") as full:
+        async with store.transaction() as transaction:
+            await transaction.count_jobs(1, 1)
+    assert full.value.room == 0
+    async with store.transaction() as transaction:
+        await transaction.count_jobs(1, -1)
+        await transaction.count_jobs(1, 1)

@@ -232,6 +232,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         lambda t, e: t.insert_jobs([dataclasses.replace(e.as_other, id=UUID(int=7))], NOON),
         {UUID(int=7)},
     ),
+    "count_jobs": (lambda t, e: t.count_jobs(OTHER, 1), None),
     "lock_job": (lambda t, e: t.lock_job(OTHER, e.job.id), None),
     "keep_revision": (lambda t, e: t.keep_revision(OTHER, e.job.id, NOON), None),
     "keep_plan": (lambda t, e: t.keep_plan(OTHER, e.job.id, NOON), None),

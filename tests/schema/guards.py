@@ -436,7 +436,15 @@ UNGUARDED = {
         "revoke_key",
         "note_key_use",
     ),
-    *("has_keys", "insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
+    *(
+        "has_keys",
+        "insert_tenant",
+        "get_tenant",
+        "list_tenants",
+        "lock_tenant",
+        "change_tenant",
+        "count_jobs",
+    ),
     # There are as many as processes, shards, or kinds of things to find.
     *("see", "stop", "ask_to_drain", "list_nodes", "forget_nodes", "incarnation", "put_findings"),
     *("list_findings", "enter_lost", "marks", "processes"),

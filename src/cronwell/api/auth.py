@@ -66,23 +66,24 @@ class Authenticator:
 
     async def _by_key(self, text: str) -> Caller:
         secret = read_secret(text)
-        key = None if secret is None else await self._store.find_key(secret.prefix)
-        if secret is None or key is None or not secret.matches(key.digest):
+        found = None if secret is None else await self._store.find_key(secret.prefix)
+        if secret is None or found is None or not secret.matches(found[0].digest):
             raise errors.Unauthorized(f"that key is not known here; {_ADVICE}")
+        key, quotas = found
         now = self._clock.now()
         if key.revoked_at is not None:
             raise errors.Unauthorized(f"the key {key.prefix} was revoked; use another one")
         if not key.is_good(now):
             raise errors.Unauthorized(f"the key {key.prefix} has expired; use another one")
         await self._note_use(key)
-        return Caller(key.tenant_id, read_scopes(key.scopes), f"key {key.prefix}")
+        return Caller(key.tenant_id, read_scopes(key.scopes), f"key {key.prefix}", quotas)
 
     async def _by_token(self, text: str, tokens: Tokens) -> Caller:
         claims = await tokens.read(text)
         tenant = await self._store.get_tenant(claims.tenant)
         if tenant is None:
             raise errors.Unauthorized(f"the token is of a tenant that is not here: {claims.tenant[:100]!r}")
-        return Caller(tenant.id, claims.scopes, f"token {claims.subject}")
+        return Caller(tenant.id, claims.scopes, f"token {claims.subject}", tenant.quotas)
 
     async def _note_use(self, key: ApiKey) -> None:
         now = self._clock.now()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from urllib.parse import unquote
 from uuid import uuid4
@@ -23,6 +24,7 @@ from cronwell import errors, telemetry
 from cronwell.api import problems
 from cronwell.api.auth import WATCHER, Authenticator, is_open
 from cronwell.api.callers import CALLER
+from cronwell.api.rates import Rates, refused
 from cronwell.model.access import Caller
 from cronwell.runtime.acting import Actor, act_as, act_for
 
@@ -54,6 +56,7 @@ class Edge:
     def __init__(self, app: ASGIApp, authenticator: Authenticator | None) -> None:
         self._app = app
         self._authenticator = authenticator
+        self._rates = Rates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -123,14 +126,12 @@ class Edge:
             )
         if not is_open(scope["path"]):
             try:
-                scope[CALLER] = await self._caller(scope)
-            except errors.UserError as error:
-                challenge = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-                await problems.answer(problems.told(error, scope), challenge)(scope, receive, send)
+                scope[CALLER] = caller = await self._caller(scope)
+                limits = self._rates.admit(caller)
+            except (errors.UserError, errors.StoreUnavailable) as error:
+                await problems.answer(problems.told(error, scope), _advice(error))(scope, receive, send)
                 return
-            except errors.StoreUnavailable as error:
-                await problems.answer(problems.told(error, scope))(scope, receive, send)
-                return
+            send = _adding(send, limits) if limits else send
         await self._app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Caller:
@@ -143,6 +144,24 @@ class Edge:
         act_as(Actor(caller.name, source, scope[problems.REQUEST_ID]))
         telemetry.request_admitted(caller.name)
         return caller
+
+
+def _advice(error: errors.CronwellError) -> Mapping[str, str]:
+    """The headers that say what to do about a refusal."""
+    if isinstance(error, errors.Unauthorized):
+        return {"WWW-Authenticate": "Bearer"}
+    return refused(error) if isinstance(error, errors.TooManyRequests) else {}
+
+
+def _adding(send: Send, headers: Mapping[str, str]) -> Send:
+    added = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+    async def send_more(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *added]
+        await send(message)
+
+    return send_more
 
 
 def _request_id(scope: Scope) -> str:

@@ -62,7 +62,7 @@ def answers(
                 name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in headers
             }
     problem = {"schema": _schema(problems.Problem, "serialization")}
-    for status in (*refusals, 401, 403, 422, 500, 503):
+    for status in (*refusals, 401, 403, 422, 429, 500, 503):
         made.setdefault(
             status,
             {"description": HTTPStatus(status).phrase, "content": {problems.MEDIA_TYPE: problem}},
@@ -135,7 +135,7 @@ def _say_what_needs_a_key(made: dict[str, Any]) -> None:
         each for path, item in made["paths"].items() if is_open(path) for each in item.values()
     ):
         operation["security"] = []
-        for status in ("401", "403"):
+        for status in ("401", "403", "429"):
             operation["responses"].pop(status, None)
 
 

@@ -13,6 +13,7 @@ from cronwell import durations, errors
 from cronwell.api.services import Services
 from cronwell.control.idempotency import RequestKey
 from cronwell.model import instants, validation
+from cronwell.model.access import Caller
 from cronwell.model.execution import State
 
 _ENTITY_TAG = re.compile(r'\s*(?:"(\d{1,10})"|(\d{1,10})|(\*))\s*', re.ASCII)
@@ -128,6 +129,12 @@ def read_duration(field: str, text: str) -> timedelta:
         return durations.parse(text)
     except ValueError as error:
         raise errors.Invalid.field(field, str(error), accepted=durations.ACCEPTED) from None
+
+
+def check_payload(caller: Caller, raw: dict[str, Any]) -> None:
+    """Refuse a payload in a body that is larger than the caller's tenant may have."""
+    if "payload" in raw:
+        caller.quotas.check_payload(len(orjson.dumps(raw["payload"])))
 
 
 def read_states(given: list[str] | None) -> tuple[State, ...] | None:

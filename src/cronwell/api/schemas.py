@@ -117,14 +117,27 @@ class Rotate(Asked):
     """How long the old key goes on to be good, up to 30 days."""
 
 
+class QuotasAsked(Asked):
+    """How much a tenant may have; null is as much as it likes."""
+
+    jobs: Annotated[int, Field(ge=0, le=2_000_000_000, strict=True)] | None = None
+    payload_bytes: Annotated[int, Field(ge=0, le=2_000_000_000, strict=True)] | None = None
+    """Of one payload, where that is less than the installation's limit."""
+    requests_per_second: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None = None
+    """Answered by one process of the API; twice as many may come at once."""
+
+
 class TenantAsked(Asked):
     name: Annotated[str, Field(pattern=TENANT_PATTERN)]
     weight: Weight = 1.0
     """Its share of the workers, beside those of others that have work waiting."""
+    quotas: QuotasAsked = QuotasAsked()
 
 
 class TenantChanged(Asked):
-    weight: Weight
+    weight: Weight | None = None
+    quotas: QuotasAsked | None = None
+    """Those that are named are changed."""
 
 
 class PreviewAsked(Asked):

@@ -16,18 +16,41 @@ from cronwell.cli.session import Json, session
 app = typer.Typer(no_args_is_help=True, help="Teams: each has jobs and keys of its own, and its share.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
-Weight = Annotated[
-    float, typer.Option("--weight", metavar="N", help="Its share, beside those of others with work waiting.")
+_WEIGHT = typer.Option("--weight", metavar="N", help="Its share, beside those of others with work waiting.")
+Weight = Annotated[float, _WEIGHT]
+MostJobs = Annotated[int | None, typer.Option("--jobs", metavar="N", help="So many jobs at the most.")]
+MostPayload = Annotated[
+    int | None, typer.Option("--payload", metavar="BYTES", help="So many bytes of payload at the most.")
+]
+MostRequests = Annotated[
+    float | None, typer.Option("--requests", metavar="N", help="So many requests a second at the most.")
 ]
 
-_COLUMNS = (Column("NAME"), Column("WEIGHT"), Column("CREATED", rank=1))
+_COLUMNS = (
+    Column("NAME"),
+    Column("WEIGHT"),
+    Column("JOBS", rank=1),
+    Column("PAYLOAD", rank=2),
+    Column("REQUESTS/S", rank=2),
+    Column("CREATED", rank=3),
+)
 
 
 @app.command()
-def create(context: typer.Context, name: Name, weight: Weight = 1.0, as_json: Json = False) -> None:
+def create(
+    context: typer.Context,
+    name: Name,
+    weight: Weight = 1.0,
+    jobs: MostJobs = None,
+    payload: MostPayload = None,
+    requests: MostRequests = None,
+    as_json: Json = False,
+) -> None:
     """Make a tenant; `cronwell bootstrap --tenant NAME` makes its first key."""
     here = session(context)
-    _told(here.screen(as_json), here.client.post("/v1/tenants", {"name": name, "weight": weight}))
+    quotas = _quotas(jobs, payload, requests)
+    body = {"name": name, "weight": weight, **({"quotas": quotas} if quotas else {})}
+    _told(here.screen(as_json), here.client.post("/v1/tenants", body))
 
 
 @app.command("list")
@@ -45,10 +68,21 @@ def list_tenants(
 
 
 @app.command()
-def change(context: typer.Context, name: Name, weight: Weight, as_json: Json = False) -> None:
-    """Change a tenant's share."""
+def change(
+    context: typer.Context,
+    name: Name,
+    weight: Annotated[float | None, _WEIGHT] = None,
+    jobs: MostJobs = None,
+    payload: MostPayload = None,
+    requests: MostRequests = None,
+    as_json: Json = False,
+) -> None:
+    """Change a tenant's share or its quotas; a quota of -1 is none."""
     here = session(context)
-    _told(here.screen(as_json), here.client.patch(tenant_path(name), {"weight": weight}))
+    body: dict[str, object] = {} if weight is None else {"weight": weight}
+    if quotas := _quotas(jobs, payload, requests):
+        body["quotas"] = quotas
+    _told(here.screen(as_json), here.client.patch(tenant_path(name), body))
 
 
 def _told(screen: Screen, tenant: dict[str, Any]) -> None:
@@ -59,4 +93,12 @@ def _told(screen: Screen, tenant: dict[str, Any]) -> None:
 
 
 def _row(screen: Screen, tenant: dict[str, Any]) -> Sequence[object]:
-    return tenant["name"], f"{tenant['weight']:g}", screen.moment(tenant["created_at"])
+    quotas = [tenant["quotas"][name] for name in ("jobs", "payload_bytes", "requests_per_second")]
+    shown = ["any" if quota is None else f"{quota:g}" for quota in quotas]
+    return tenant["name"], f"{tenant['weight']:g}", *shown, screen.moment(tenant["created_at"])
+
+
+def _quotas(jobs: int | None, payload: int | None, requests: float | None) -> dict[str, float | None]:
+    """What is given; -1 stands for no quota."""
+    given = {"jobs": jobs, "payload_bytes": payload, "requests_per_second": requests}
+    return {name: None if quota < 0 else quota for name, quota in given.items() if quota is not None}

@@ -93,12 +93,17 @@ def judge(
     return Definition(dict(raw), spec, plan)
 
 
-def check_payload(payload: object, settings: Settings) -> None:
-    """Refuse a payload that is larger than the limit."""
+def payload_size(payload: object) -> int:
+    """How many bytes a payload has as JSON."""
     try:
-        size = len(orjson.dumps(payload))
+        return len(orjson.dumps(payload))
     except orjson.JSONEncodeError as error:
         raise errors.Invalid.field("payload", f"is not JSON: {error}") from None
+
+
+def check_payload(payload: object, settings: Settings) -> None:
+    """Refuse a payload that is larger than the limit."""
+    size = payload_size(payload)
     if size > settings.limits.payload:
         raise errors.TooLarge(
             f"the payload has {size} bytes and the limit is {settings.limits.payload}; "

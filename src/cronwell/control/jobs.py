@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote
 from uuid import UUID
 
 import orjson
@@ -16,8 +14,9 @@ from pydantic import BaseModel
 from cronwell import errors, telemetry
 from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
+from cronwell.control.adding import insert
 from cronwell.control.calendars import Calendars, Known
-from cronwell.control.definitions import Definition, Kept, judge, remark
+from cronwell.control.definitions import Definition, Kept, judge, payload_size, remark
 from cronwell.control.drafts import (
     as_stored,
     check_revision,
@@ -33,7 +32,6 @@ from cronwell.control.overriding import begin, begin_again
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import (
     FireMissed,
-    first_move,
     put_moved,
     resumed_at,
     unstage,
@@ -41,9 +39,7 @@ from cronwell.control.scheduling import (
 )
 from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
 from cronwell.model.access import Caller
-from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.planning import load_plan
-from cronwell.model.schedule import Schedule
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import (
     Cursor,
@@ -91,7 +87,9 @@ class Jobs:
             now = self._clock.now()
             definition = self._judge(caller, raw, known, now)
             remarks = remark(definition, workers, now=now)
-            [created] = await self._insert(transaction, caller.tenant_id, [definition], known, now)
+            [created] = await insert(
+                transaction, caller.tenant_id, [definition], known, now=now, settings=self._settings.scheduler
+            )
             if isinstance(created, errors.UserError):
                 raise created
             job, move = created
@@ -120,10 +118,7 @@ class Jobs:
                 results[place] = Created(error=error)
         for start in range(0, len(good), BATCH):
             chunk = good[start : start + BATCH]
-            async with self._store.transaction() as transaction:
-                definitions = [definition for _, definition in chunk]
-                now = self._clock.now()
-                made = await self._insert(transaction, caller.tenant_id, definitions, known, now)
+            made = await self._add(caller, [definition for _, definition in chunk], known)
             moves: list[Move | None] = []
             for (place, definition), created in zip(chunk, made, strict=True):
                 if isinstance(created, errors.UserError):
@@ -229,6 +224,7 @@ class Jobs:
             _, touched = await self._withhold(transaction, locked, "deleted", now)
             await transaction.keep_revision(tenant_id, locked.id, now)
             await transaction.set_job_state(tenant_id, locked.id, "deleted", now)
+            await transaction.count_jobs(tenant_id, -1)
             await transaction.drop_cursor(tenant_id, locked.id)
             await transaction.note_uses(tenant_id, [locked.id], [])
         telemetry.job_changed("deleted", job=str(locked.id), name=locked.name)
@@ -250,12 +246,27 @@ class Jobs:
             )
         return job
 
+    async def _add(
+        self, caller: Caller, definitions: Sequence[Definition], known: Known
+    ) -> list[tuple[NewJob, Move | None] | errors.UserError]:
+        """Add jobs in one transaction; those for which the tenant's quota has no room are refused."""
+        try:
+            async with self._store.transaction() as transaction:
+                now, settings = self._clock.now(), self._settings.scheduler
+                return await insert(
+                    transaction, caller.tenant_id, definitions, known, now=now, settings=settings
+                )
+        except errors.QuotaExceeded as full:
+            made = await self._add(caller, definitions[: full.room], known) if full.room else []
+            return [*made, *[full] * (len(definitions) - full.room)]
+
     def _judge(
         self, caller: Caller, raw: Mapping[str, Any], known: Known, now: datetime, kept: Kept | None = None
     ) -> Definition:
         """What the caller wants a job to be; raises where it may not be that, or not by this caller."""
         definition = judge(raw, now=now, settings=self._settings, kept=kept, calendars=known.calendars)
         caller.check_target(definition.spec.target.kind)
+        caller.quotas.check_payload(payload_size(definition.spec.payload))
         return definition
 
     async def _view(self, tenant_id: int, job_id: UUID) -> JobView:
@@ -268,62 +279,6 @@ class Jobs:
         if locked is None or locked.state == "deleted":
             raise errors.NotFound(f"job {job.name!r} is deleted")
         return locked
-
-    async def _insert(
-        self,
-        transaction: Transaction,
-        tenant_id: int,
-        definitions: Sequence[Definition],
-        known: Known,
-        now: datetime,
-    ) -> list[tuple[NewJob, Move | None] | errors.UserError]:
-        prepared: list[tuple[NewJob, Move | None]] = []
-        for place, definition in enumerate(definitions):
-            await give_way(place)
-            job_id = new_job_id(now, secrets.randbits(RANDOM_BITS))
-            move = None
-            if definition.plan is not None:
-                plan = definition.plan
-                cursor = Cursor(tenant_id, job_id, 1, now, plan.canonical(), plan.schedule.max_runs)
-                move = first_move(cursor, now=now, settings=self._settings.scheduler)
-            prepared.append((new_job(tenant_id, job_id, definition, move, now), move))
-        added = await transaction.insert_jobs([job for job, _ in prepared], now)
-        await transaction.record(
-            [move for job, move in prepared if move is not None and job.id in added], now
-        )
-        await self._note_uses(
-            transaction,
-            tenant_id,
-            {
-                job.id: definition.plan.schedule
-                for (job, _), definition in zip(prepared, definitions, strict=True)
-                if job.id in added
-                and definition.plan is not None
-                and definition.plan.schedule.filter is not None
-            },
-            known,
-        )
-        return [
-            (job, move)
-            if job.id in added
-            else errors.NameTaken(
-                f"another job is named {job.name!r}; change that one with "
-                f"PUT /v1/jobs/name:{quote(job.name, safe='')}"
-            )
-            for job, move in prepared
-        ]
-
-    async def _note_uses(
-        self, transaction: Transaction, tenant_id: int, schedules: Mapping[UUID, Schedule], known: Known
-    ) -> None:
-        """Note which calendars jobs follow, so that a change of one reaches them."""
-        if not schedules:
-            return
-        uses = [use for job_id, schedule in schedules.items() for use in known.uses(job_id, schedule)]
-        there = await transaction.note_uses(tenant_id, list(schedules), uses)
-        for use in uses:
-            if use.calendar not in there:
-                raise errors.Conflict(f"the calendar {use.calendar!r} was deleted in this moment")
 
     async def _edit(self, caller: Caller, reference: str, change: Any, revision: int | None) -> JobView:
         tenant_id = caller.tenant_id

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import secrets
+from collections.abc import Mapping
 
 from cronwell import errors, telemetry
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.views import Moment, Page, View
+from cronwell.model.access import NO_QUOTAS, Quotas
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Store, Tenant
+
+
+class QuotasView(View):
+    """How much a tenant may have; null is as much as it likes."""
+
+    jobs: int | None = None
+    payload_bytes: int | None = None
+    """Of one payload, where that is less than the installation's limit."""
+    requests_per_second: float | None = None
+    """Answered by one process of the API; twice as many may come at once."""
 
 
 class TenantView(View):
@@ -18,6 +31,7 @@ class TenantView(View):
     name: str
     weight: float
     """Its share, beside those of others that have work waiting."""
+    quotas: QuotasView
     created_at: Moment
 
 
@@ -28,9 +42,9 @@ class Tenants:
         self._store = store
         self._clock = clock
 
-    async def create(self, name: str, *, weight: float = 1.0) -> TenantView:
+    async def create(self, name: str, *, weight: float = 1.0, quotas: Quotas = NO_QUOTAS) -> TenantView:
         signing = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-        made = await self._store.insert_tenant(name, weight, signing, self._clock.now())
+        made = await self._store.insert_tenant(name, weight, signing, self._clock.now(), quotas)
         if made is None:
             raise errors.NameTaken(f"another tenant is named {name!r}")
         telemetry.access_changed("tenant created", tenant=name)
@@ -47,8 +61,11 @@ class Tenants:
     async def get(self, name: str) -> TenantView:
         return _view(await self.find(name))
 
-    async def change(self, name: str, *, weight: float) -> TenantView:
-        changed = await self._store.change_tenant(name, weight)
+    async def change(
+        self, name: str, *, weight: float | None, quotas: Mapping[str, float | None]
+    ) -> TenantView:
+        """Change what is given; a quota of None is none."""
+        changed = await self._store.change_tenant(name, weight, quotas)
         if changed is None:
             raise _missing(name)
         telemetry.access_changed("tenant changed", tenant=name)
@@ -67,4 +84,9 @@ def _missing(name: str) -> errors.NotFound:
 
 
 def _view(tenant: Tenant) -> TenantView:
-    return TenantView(name=tenant.name, weight=tenant.weight, created_at=tenant.created_at)
+    return TenantView(
+        name=tenant.name,
+        weight=tenant.weight,
+        quotas=QuotasView(**dataclasses.asdict(tenant.quotas)),
+        created_at=tenant.created_at,
+    )

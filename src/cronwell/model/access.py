@@ -47,6 +47,28 @@ COMMAND_TARGETS = frozenset({"shell", "container"})
 
 
 @dataclass(frozen=True, slots=True)
+class Quotas:
+    """How much a tenant may have; None: as much as it likes."""
+
+    jobs: int | None = None
+    payload_bytes: int | None = None
+    """Of one payload, where that is less than the installation's limit."""
+    requests_per_second: float | None = None
+    """Answered by one process of the API; twice as many may come at once."""
+
+    def check_payload(self, size: int) -> None:
+        """Raise TooLarge for a payload that the tenant may not have."""
+        if self.payload_bytes is not None and size > self.payload_bytes:
+            raise errors.TooLarge(
+                f"the payload has {size} bytes, and the quota of your tenant is {self.payload_bytes}; "
+                "keep large data elsewhere and send a reference to it"
+            )
+
+
+NO_QUOTAS = Quotas()
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Who sends a request."""
 
@@ -54,6 +76,7 @@ class Caller:
     scopes: frozenset[Scope]
     name: str
     """As it stands in logs and in the history of changes: `key cw_0a1b…`, `token alice`, `loopback`."""
+    quotas: Quotas = NO_QUOTAS
 
     def require(self, scope: Scope) -> None:
         """Raise Forbidden unless the caller has a scope."""

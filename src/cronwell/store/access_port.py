@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
+
+from cronwell.model.access import NO_QUOTAS, Quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,14 @@ class Tenant:
     name: str
     weight: float
     created_at: datetime
+    quotas: Quotas = NO_QUOTAS
 
 
 class AccessStore(Protocol):
     """The part of the store."""
 
-    async def find_key(self, prefix: str) -> ApiKey | None:
-        """The key with a prefix, whoever's it is."""
+    async def find_key(self, prefix: str) -> tuple[ApiKey, Quotas] | None:
+        """The key with a prefix, whoever's it is, and what its tenant may have."""
         ...
 
     async def insert_key(self, key: ApiKey) -> None: ...
@@ -66,7 +69,7 @@ class AccessStore(Protocol):
         ...
 
     async def insert_tenant(
-        self, name: str, weight: float, signing_secret: str, now: datetime
+        self, name: str, weight: float, signing_secret: str, now: datetime, quotas: Quotas = NO_QUOTAS
     ) -> Tenant | None:
         """Add a tenant; None where its name is taken."""
         ...
@@ -76,4 +79,8 @@ class AccessStore(Protocol):
         """By name."""
         ...
 
-    async def change_tenant(self, name: str, weight: float) -> Tenant | None: ...
+    async def change_tenant(
+        self, name: str, weight: float | None, quotas: Mapping[str, float | None]
+    ) -> Tenant | None:
+        """Change what is given: the share, and quotas by their names."""
+        ...

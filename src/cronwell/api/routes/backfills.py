@@ -67,6 +67,7 @@ async def start_backfill(
     A slot that ran by schedule is run again; one that has been backfilled is not. The executions have the kind `backfill`
     and low priority, and neither wait for those of the schedule nor keep them waiting.
     """
+    parameters.check_payload(caller, raw)
     asked, is_dry_run = _read(raw)
     if is_dry_run:
         return json_answer(await services.backfills.preview(caller.tenant_id, job, asked))

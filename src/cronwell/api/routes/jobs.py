@@ -189,6 +189,7 @@ async def trigger_job(
 ) -> Response:
     """Run a job now, beside its schedule."""
     asked = validate(schemas.Trigger, raw)
+    parameters.check_payload(caller, raw)
     made = await services.executions.trigger(
         caller.tenant_id,
         job,

@@ -56,6 +56,7 @@ async def put_override(
     The slot is one of those that `upcoming` shows. What was decided about it before is replaced.
     """
     asked = validate(schemas.OverrideAsked, raw)
+    parameters.check_payload(caller, raw)
     zone = await services.overrides.zone(caller.tenant_id, job)
     decision = read_decision(
         {name: getattr(asked, name) for name in asked.model_fields_set},

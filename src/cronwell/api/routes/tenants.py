@@ -15,7 +15,7 @@ from cronwell.api.parameters import Limit, PageCursor
 from cronwell.api.services import Given
 from cronwell.control.tenants import TenantView
 from cronwell.control.views import Page
-from cronwell.model.access import TENANT_PATTERN
+from cronwell.model.access import TENANT_PATTERN, Quotas
 from cronwell.model.validation import validate
 
 router = APIRouter(
@@ -34,7 +34,8 @@ Name = Annotated[str, Path(pattern=TENANT_PATTERN, description="The tenant's nam
 async def create_tenant(services: Given, raw: Body) -> Response:
     """Make a tenant. `cronwell bootstrap --tenant NAME` makes its first key."""
     asked = validate(schemas.TenantAsked, raw)
-    made = await services.tenants.create(asked.name, weight=asked.weight)
+    quotas = Quotas(**asked.quotas.model_dump())
+    made = await services.tenants.create(asked.name, weight=asked.weight, quotas=quotas)
     return json_answer(made, 201, {"Location": f"/v1/tenants/{made.name}"})
 
 
@@ -57,6 +58,7 @@ async def get_tenant(services: Given, name: Name) -> Response:
     openapi_extra=openapi.takes(schemas.TenantChanged),
 )
 async def change_tenant(services: Given, name: Name, raw: Body) -> Response:
-    """Change a tenant's share."""
+    """Change a tenant's share or its quotas."""
     asked = validate(schemas.TenantChanged, raw)
-    return json_answer(await services.tenants.change(name, weight=asked.weight))
+    quotas = {} if asked.quotas is None else asked.quotas.model_dump(exclude_unset=True)
+    return json_answer(await services.tenants.change(name, weight=asked.weight, quotas=quotas))

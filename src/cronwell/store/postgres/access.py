@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
+import asyncpg
+
+from cronwell.model.access import NO_QUOTAS, Quotas
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.access_port import ApiKey, Tenant
@@ -18,9 +23,9 @@ class AccessRows:
 
     _database: Database
 
-    async def find_key(self, prefix: str) -> ApiKey | None:
+    async def find_key(self, prefix: str) -> tuple[ApiKey, Quotas] | None:
         row = await self._database.fetchrow(_SQL["find_key"], prefix)
-        return None if row is None else ApiKey(*row)
+        return None if row is None else (ApiKey(*row[:-3]), Quotas(*row[-3:]))
 
     async def insert_key(self, key: ApiKey) -> None:
         await self._database.execute(_SQL["insert_key"], *_values(key))
@@ -55,23 +60,43 @@ class AccessRows:
         return found
 
     async def insert_tenant(
-        self, name: str, weight: float, signing_secret: str, now: datetime
+        self, name: str, weight: float, signing_secret: str, now: datetime, quotas: Quotas = NO_QUOTAS
     ) -> Tenant | None:
+        limits = (quotas.jobs, quotas.payload_bytes, quotas.requests_per_second)
         async with self._database.transaction() as connection:
             await connection.execute("lock table tenants in share row exclusive mode")
-            row = await connection.fetchrow(_SQL["insert_tenant"], name, weight, signing_secret, now)
-        return None if row is None else Tenant(*row)
+            row = await connection.fetchrow(_SQL["insert_tenant"], name, weight, signing_secret, now, *limits)
+        return None if row is None else _tenant(row)
 
     async def get_tenant(self, name: str) -> Tenant | None:
         row = await self._database.fetchrow(_SQL["get_tenant"], name)
-        return None if row is None else Tenant(*row)
+        return None if row is None else _tenant(row)
 
     async def list_tenants(self, after: str | None, limit: int) -> list[Tenant]:
-        return [Tenant(*row) for row in await self._database.fetch(_SQL["list_tenants"], after, limit)]
+        return [_tenant(row) for row in await self._database.fetch(_SQL["list_tenants"], after, limit)]
 
-    async def change_tenant(self, name: str, weight: float) -> Tenant | None:
-        row = await self._database.fetchrow(_SQL["change_tenant"], name, weight)
-        return None if row is None else Tenant(*row)
+    async def change_tenant(
+        self, name: str, weight: float | None, quotas: Mapping[str, float | None]
+    ) -> Tenant | None:
+        async with self._database.transaction() as connection:
+            found = await connection.fetchrow(_SQL["lock_tenant"], name)
+            if found is None:
+                return None
+            was = _tenant(found)
+            now = dataclasses.replace(was.quotas, **quotas)
+            row = await connection.fetchrow(
+                _SQL["change_tenant"],
+                name,
+                was.weight if weight is None else weight,
+                now.jobs,
+                now.payload_bytes,
+                now.requests_per_second,
+            )
+        return None if row is None else _tenant(row)
+
+
+def _tenant(row: asyncpg.Record) -> Tenant:
+    return Tenant(row["id"], row["name"], row["weight"], row["created_at"], Quotas(*row[-3:]))
 
 
 def _values(key: ApiKey) -> tuple[object, ...]:

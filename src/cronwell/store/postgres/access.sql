@@ -1,8 +1,9 @@
 -- name: find_key
--- The key with a prefix, whoever's it is.
+-- The key with a prefix, whoever's it is, and what its tenant may have.
 select k.tenant_id, k.id, k.name, k.prefix, k.digest, k.scopes, k.created_at, k.created_by, k.expires_at, k.revoked_at,
-    k.last_used_at, k.replaces
+    k.last_used_at, k.replaces, t.max_jobs, t.max_payload, t.max_requests
 from api_keys as k
+join tenants as t on t.id = k.tenant_id
 where k.prefix = $1
 
 -- name: insert_key
@@ -69,29 +70,51 @@ select exists (
 
 -- name: insert_tenant
 -- A new tenant, with the next number; null where the name is taken. Whoever makes another one meanwhile waits.
-insert into tenants (id, name, weight, signing_secret, created_at)
-select max(id) + 1, $1, $2, $3, $4
+insert into tenants (id, name, weight, signing_secret, created_at, max_jobs, max_payload, max_requests)
+select max(id) + 1, $1, $2, $3, $4, $5, $6, $7
 from tenants
 on conflict (name) do nothing
-returning id, name, weight, created_at
+returning id, name, weight, created_at, max_jobs, max_payload, max_requests
 
 -- name: get_tenant
 -- A tenant by its name.
-select id, name, weight, created_at
+select id, name, weight, created_at, max_jobs, max_payload, max_requests
 from tenants
 where name = $1
 
 -- name: list_tenants
 -- Tenants by name, from behind the place where the last page ended.
-select id, name, weight, created_at
+select id, name, weight, created_at, max_jobs, max_payload, max_requests
 from tenants
 where $1::text is null or name > $1
 order by name
 limit $2
 
--- name: change_tenant
--- Give a tenant another share.
-update tenants
-set weight = $2
+-- name: lock_tenant
+-- One tenant, until the transaction ends: whoever adds jobs to it meanwhile waits, or is waited for.
+select id, name, weight, created_at, max_jobs, max_payload, max_requests
+from tenants
 where name = $1
-returning id, name, weight, created_at
+for update
+
+-- name: change_tenant
+-- Give a tenant another share and other quotas. Its jobs are counted anew, which were not counted while they had no limit.
+update tenants
+set weight = $2,
+    max_jobs = $3,
+    max_payload = $4,
+    max_requests = $5,
+    jobs = case
+        when $3 is null then 0
+        else (select count(*) from jobs where jobs.tenant_id = tenants.id and jobs.state <> 'deleted')
+    end
+where name = $1
+returning id, name, weight, created_at, max_jobs, max_payload, max_requests
+
+-- name: count_jobs
+-- Count jobs that are added to a tenant, or taken away, where they are limited: how many there are, and may be.
+update tenants
+set jobs = jobs + $2
+where id = $1
+    and max_jobs is not null
+returning jobs, max_jobs

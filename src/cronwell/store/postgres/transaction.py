@@ -26,6 +26,7 @@ from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.tzdata import TzdataChanges
 
 _HERE = Path(__file__).parent
+_ACCESS = load_statements(_HERE / "access.sql")
 _JOBS = load_statements(_HERE / "jobs.sql")
 _STAGING = load_statements(_HERE / "staging.sql")
 _EXECUTIONS = load_statements(_HERE / "executions.sql")
@@ -66,6 +67,11 @@ class PostgresTransaction(
         if scheduled:
             await self._connection.execute(_JOBS["insert_cursors"], *columns(scheduled, 9), zones.version())
         return ids
+
+    async def count_jobs(self, tenant_id: int, added: int) -> None:
+        row = await self._connection.fetchrow(_ACCESS["count_jobs"], tenant_id, added)
+        if row is not None and added > 0 and row["jobs"] > row["max_jobs"]:
+            raise errors.QuotaExceeded(has=row["jobs"] - added, most=row["max_jobs"])
 
     async def lock_job(self, tenant_id: int, job_id: UUID) -> Job | None:
         await self._connection.execute(_JOBS["await_changes"], tenant_id, job_id)

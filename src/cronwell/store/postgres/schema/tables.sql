@@ -20,7 +20,11 @@ create table tenants (
     name text collate "C" not null unique,
     weight double precision not null default 1 check (weight > 0),
     signing_secret text not null,
-    created_at timestamptz not null default now()
+    created_at timestamptz not null default now(),
+    max_jobs integer check (max_jobs >= 0),
+    max_payload integer check (max_payload >= 0),
+    max_requests double precision check (max_requests > 0),
+    jobs integer not null default 0  -- counted only where they are limited
 );
 
 -- What callers show to be let in: of the secret only its prefix and digest are kept.

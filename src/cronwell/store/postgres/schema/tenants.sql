@@ -31,5 +31,6 @@ alter table tenants force row level security;
 create policy service on tenants to cronwell_service using (true);
 create policy tenant on tenants to cronwell_tenant using (id = acting_tenant());
 -- Not the secret that deliveries are signed with.
-grant select (id, name, weight, created_at) on tenants to cronwell_tenant;
+grant select (id, name, weight, created_at, max_jobs, max_payload, max_requests, jobs), update (jobs) on tenants
+    to cronwell_tenant;
 grant select on workers to cronwell_tenant;

@@ -1,0 +1,15 @@
+-- How much a tenant may have. Null: as much as it likes. Its jobs are counted only where they are limited.
+
+alter table tenants
+    add column max_jobs integer check (max_jobs >= 0),
+    add column max_payload integer check (max_payload >= 0),
+    add column max_requests double precision check (max_requests > 0),
+    add column jobs integer not null default 0;
+
+grant select (max_jobs, max_payload, max_requests, jobs), update (jobs) on tenants to cronwell_tenant;
+
+-- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself.
+create or replace function shown_row(kept jsonb) returns jsonb
+language sql immutable parallel safe as $$
+    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'jobs']
+$$;
