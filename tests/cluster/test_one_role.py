@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from cronwell.model.execution import State
+from cronwell.runtime.web import first_answer
 from tests.support.house import TENANT, House
 from tests.support.processes import Cluster, cluster
 from tests.support.receiver import receiving
@@ -93,3 +95,33 @@ async def test_a_role_is_not_ready_while_the_database_lacks_a_migration(
     await until_async(lambda: says(reason), within=20)
     await house.database.execute("alter table put_aside rename to schema_migrations")
     await until_async(says, within=20)
+
+
+EVERYWHERE = "0.0.0.0"
+
+
+async def test_an_api_that_others_reach_starts_once_there_is_a_key(started: Cluster, port: int) -> None:
+    given = {"CRONWELL_HOST": EVERYWHERE, "CRONWELL_PORT": str(port)}
+    refused = started.start("api", **given)
+    assert refused.popen.wait(timeout=60) == 2
+    assert "run `cronwell bootstrap`" in refused.output
+    made = started.start("bootstrap")
+    assert made.popen.wait(timeout=60) == 0, made.output
+    key = next(line for line in made.output.splitlines() if line.startswith("cw_"))
+    api = started.start("api", **given)
+    address = f"http://127.0.0.1:{port}"
+    assert await first_answer("127.0.0.1", port, "/healthz", timedelta(seconds=30)), api.output
+    async with aiohttp.ClientSession() as session:
+        statuses = []
+        for path in ("/v1/jobs", "/metrics", "/v1/cluster"):
+            for headers in ({}, {"Authorization": f"Bearer {key}"}):
+                async with session.get(address + path, headers=headers) as answer:
+                    statuses.append(answer.status)
+    assert statuses == [401, 200, 401, 200, 401, 200]
+    listed = started.start("key", "list", CRONWELL_URL=address, CRONWELL_API_KEY=key)
+    assert listed.popen.wait(timeout=60) == 0
+    assert key[:15] in listed.output
+    assert key not in listed.output
+    unknown = started.start("bootstrap", "--tenant", "nobody")
+    assert unknown.popen.wait(timeout=60) == 1
+    assert "there is no tenant 'nobody'" in unknown.output
