@@ -6,13 +6,12 @@ import asyncio
 import dataclasses
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from cronwell import errors
 from cronwell.model.access import NO_QUOTAS, Quotas
-from cronwell.runtime.postgres import Database
 from cronwell.store.port import Store
-from cronwell.store.postgres.store import PostgresStore
 from tests.contract.desk import HOUR, MINUTE, NOON, Desk, new_key
 
 
@@ -110,22 +109,25 @@ async def test_a_tenants_share_changes(store: Store) -> None:
     assert await store.change_tenant("nobody", 2.5, {}) is None
 
 
-async def test_a_role_that_owns_the_database_and_no_more_is_held_by_the_same_rules(
-    database: Database, store: PostgresStore
-) -> None:
+async def test_a_role_that_runs_cronwell_sees_all_and_as_a_tenant_its_own(migrated_url: str) -> None:
     """Who runs Cronwell is no superuser as a rule: force makes the policies theirs as well, and these let them do all."""
-    await store.insert_key(new_key("mine"))
-    async with database.transaction() as connection:
+    connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(migrated_url)
+    counted = "select count(*) from calendars"
+    try:
+        await connection.execute("insert into calendars values (1, 'closed', 1, '{}', now(), now())")
+        transaction = connection.transaction()
+        await transaction.start()
         await connection.execute(
             "create role plain nologin; grant cronwell_service, cronwell_tenant to plain"
         )
-        await connection.execute("set local role plain")
-        assert await connection.fetchval("select count(*) from api_keys") == 1
-        await connection.execute("set local role cronwell_tenant")
-        assert await connection.fetchval("select count(*) from api_keys") == 0
-        await connection.execute("set local cronwell.tenant = '1'")
-        assert await connection.fetchval("select count(*) from api_keys") == 1
-        await connection.execute("reset role; drop role plain")
+        seen = []
+        for said in ("role plain", "role cronwell_tenant", "cronwell.tenant = '1'", "cronwell.tenant = '2'"):
+            await connection.execute(f"set local {said}")
+            seen.append(await connection.fetchval(counted))
+        await transaction.rollback()
+    finally:
+        await connection.close()
+    assert seen == [1, 0, 1, 0]
 
 
 async def test_quotas_change_one_by_one_and_jobs_are_counted_from_then_on(desk: Desk, store: Store) -> None:

@@ -115,8 +115,8 @@ async def test_row_level_security_takes_no_index_away(guard: Guard, million_url:
     with acting_for(TENANT), judged_by_statement() if by_tags else contextlib.nullcontext():
         async for tenant in _connection(million_url, is_hot=False):
             plan = await plans.custom_plan(tenant, guard.sql, guard.args)
-    # What compares an enum is not leakproof; a slot of a job has an execution of each kind at the most.
-    guard.check(plan, besides=million.empty_partitions(), without=["kind"])
+            # What compares an enum is not leakproof; a slot of a job has an execution of each kind at the most.
+            guard.check(plan, besides=million.empty_partitions(), without=["kind"])
 
 
 def test_every_statement_on_a_large_table_has_a_guard() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -76,7 +77,7 @@ class AccessRows:
         return [_tenant(row) for row in await self._database.fetch(_SQL["list_tenants"], after, limit)]
 
     async def change_tenant(
-        self, name: str, weight: float | None, quotas: Mapping[str, float | None]
+        self, name: str, weight: float | None, quotas: Mapping[str, Any]
     ) -> Tenant | None:
         async with self._database.transaction() as connection:
             found = await connection.fetchrow(_SQL["lock_tenant"], name)

@@ -101,11 +101,11 @@ for update
 -- Give a tenant another share and other quotas. Its jobs are counted anew, which were not counted while they had no limit.
 update tenants
 set weight = $2,
-    max_jobs = $3,
+    max_jobs = $3::integer,
     max_payload = $4,
     max_requests = $5,
     jobs = case
-        when $3 is null then 0
+        when $3::integer is null then 0
         else (select count(*) from jobs where jobs.tenant_id = tenants.id and jobs.state <> 'deleted')
     end
 where name = $1

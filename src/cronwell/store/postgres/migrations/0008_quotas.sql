@@ -11,5 +11,5 @@ grant select (max_jobs, max_payload, max_requests, jobs), update (jobs) on tenan
 -- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself.
 create or replace function shown_row(kept jsonb) returns jsonb
 language sql immutable parallel safe as $$
-    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'jobs']
+    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at', 'jobs']
 $$;

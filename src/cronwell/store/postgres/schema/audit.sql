@@ -68,7 +68,7 @@ $$;
 -- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself.
 create function shown_row(kept jsonb) returns jsonb
 language sql immutable parallel safe as $$
-    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'jobs']
+    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at', 'jobs']
 $$;
 
 -- Which thing a row speaks of.
