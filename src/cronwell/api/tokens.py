@@ -18,7 +18,7 @@ import orjson
 
 from cronwell import errors, telemetry
 from cronwell.config import AuthSettings
-from cronwell.model.access import ALL_SCOPES, Scope
+from cronwell.model.access import ALL_SCOPES, TENANT_PATTERN, Scope
 
 LEEWAY_S = 30.0
 """By how much clocks may differ."""
@@ -83,9 +83,9 @@ class Tokens:
 
     def _claims(self, claims: dict[str, Any]) -> Claims:
         tenant = claims.get(self._settings.tenant_claim)
-        if not isinstance(tenant, str) or not tenant:
+        if not isinstance(tenant, str) or not re.fullmatch(TENANT_PATTERN, tenant):
             raise errors.Unauthorized(
-                f"the token is refused: it has no text in the claim {self._settings.tenant_claim!r}"
+                f"the token is refused: it has no name of a tenant in the claim {self._settings.tenant_claim!r}"
             )
         given = claims.get(self._settings.scopes_claim, ())
         names = given.split() if isinstance(given, str) else given if isinstance(given, list) else ()
