@@ -203,7 +203,8 @@ def _banner(
     ]
     if addresses.is_loopback(settings.host) and not settings.auth.required:
         lines += [
-            "  No key is needed, and webhooks may call this machine (127.0.0.1): only this machine can reach the API.",
+            "  No key is needed, because only this machine can reach the API.",
+            "  Webhooks may call this machine (127.0.0.1), for the same reason.",
         ]
         key = ""
     else:

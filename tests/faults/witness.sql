@@ -13,7 +13,7 @@ create table witness.log (
 );
 
 create function witness.note() returns trigger
-language plpgsql as $$
+language plpgsql security definer as $$
 declare
     old_row jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) - 'output' - 'error' - 'payload' - 'progress' - 'plan' end;
     new_row jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) - 'output' - 'error' - 'payload' - 'progress' - 'plan' end;

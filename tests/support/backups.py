@@ -80,6 +80,7 @@ class Backups:
         shutil.rmtree(self.server.data)
         self.server.initialise()
         self.server.start()
+        self.server.ask("create role cronwell_service nologin; create role cronwell_tenant nologin")
         self.server.run(
             "pg_restore", "-h", self.server.directory, "-U", "postgres", "-d", DATABASE, "-e", self._dump
         )

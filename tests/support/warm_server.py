@@ -66,7 +66,8 @@ def _run(arguments: list[str], folder: str, environ: dict[str, str], files: list
     os.environ.clear()
     os.environ.update(environ)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, closefd=False)  # noqa: SIM115 - open as long as the process
+        # Line by line, as a terminal shows it.
+        open(number, mode, buffering=1, closefd=False)  # noqa: SIM115 - open as long as the process
         for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
     sys.argv = ["cronwell", *arguments]
