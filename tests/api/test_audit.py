@@ -122,7 +122,7 @@ async def test_entries_are_chained_and_the_chain_is_whole(rig: Rig) -> None:
     assert await sealing.run_once() > 0
     assert await sealing.run_once() == 0
     found = (await api.get("/v1/audit/check")).json
-    assert (found["is_whole"], found["broken_at"], found["waiting"]) == (True, None, 0)
+    assert (found["is_whole"], found["broken_link"], found["waiting"]) == (True, None, 0)
     newest = (await _changes(api))[-1]
     assert (newest["number"], newest["digest"]) == (found["checked"], found["head"])
     assert re.fullmatch(r"[0-9a-f]{64}", found["head"])

@@ -7,14 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cronwell import meters
+from cronwell import errors, meters
 from cronwell.config import DatabaseSettings
 from cronwell.control.continuity import Continuity, judge
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
+from cronwell.runtime.acting import acting_for
 from cronwell.runtime.postgres import Database
 from cronwell.scheduler.duties import Duties
 from cronwell.store.port import Pulse
@@ -210,7 +212,9 @@ def test_the_window_covers_whatever_was_committed_after_the_last_pulse_that_surv
     assert loss.window <= (after + 1) * SECOND
 
 
-async def test_a_role_that_owns_its_database_and_nothing_more_knows_the_incarnation(server: str) -> None:
+async def test_a_role_that_owns_its_database_and_has_two_roles_more_is_enough(
+    server: str, migrated: str
+) -> None:
     url = await postgres.create_database(server)
     name = f"plain_{postgres.database_name(url)}"
     admin = await Database.connect(DatabaseSettings(), server, application_name="test")
@@ -219,7 +223,13 @@ async def test_a_role_that_owns_its_database_and_nothing_more_knows_the_incarnat
     plain_url = url.replace("postgres@", f"{name}@")
     try:
         plain = await Database.connect(DatabaseSettings(), plain_url, application_name="test")
+        with pytest.raises(errors.ConfigError, match="grant cronwell_service, cronwell_tenant to"):
+            await migrate(plain)
+        await admin.execute(f'grant cronwell_service, cronwell_tenant to "{name}"')
         await migrate(plain)
+        for tenant, tenants in ((None, 1), (1, 1), (2, 0)):
+            with acting_for(tenant):
+                assert await plain.fetchval("select count(*) from tenants") == tenants
         assert await plain.fetchval("select rolsuper from pg_roles where rolname = current_user") is False
         assert await plain.fetchval("select incarnation()") == plain.servers.incarnation
         await plain.close()

@@ -66,7 +66,7 @@ def check(context: typer.Context, as_json: Json = False) -> None:
         if found["waiting"]:
             screen.remark(f"{found['waiting']} more are not chained yet")
     else:
-        screen.line(f"broken at {found['broken_at']}: what follows cannot be relied on", style="red")
+        screen.line(f"broken at {found['broken_link']}: what follows cannot be relied on", style="red")
     if not found["is_whole"]:
         raise typer.Exit(ExitCode.FAILED)
 

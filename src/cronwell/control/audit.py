@@ -42,7 +42,7 @@ class AuditCheck(View):
     is_whole: bool
     """Whether each change has the digest that it, and the one before it, make."""
     checked: int
-    broken_at: int | None
+    broken_link: int | None
     """The first place in the chain where it is not."""
     head: str | None
     """The last digest. Keep it elsewhere: who rewrites the whole chain cannot rewrite that."""
@@ -71,21 +71,21 @@ class Audit:
 
     async def check(self, tenant_id: int) -> AuditCheck:
         """Go through the whole chain."""
-        number, head, broken_at = 0, None, None
-        while broken_at is None:
+        number, head, broken_link = 0, None, None
+        while broken_link is None:
             links = await self._store.check_audit(tenant_id, number, CHECKED_AT_ONCE)
             for link in links:
                 # A link that is missing breaks the chain as well.
                 if not link.is_whole or link.number != number + 1:
-                    broken_at = number + 1
+                    broken_link = number + 1
                     break
                 number, head = link.number, link.digest.hex()
             if len(links) < CHECKED_AT_ONCE:
                 break
         return AuditCheck(
-            is_whole=broken_at is None,
+            is_whole=broken_link is None,
             checked=number,
-            broken_at=broken_at,
+            broken_link=broken_link,
             head=head,
             waiting=await self._store.count_unsealed(tenant_id),
         )

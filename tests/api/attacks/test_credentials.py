@@ -26,10 +26,14 @@ ROUTES = [
 READ = "/v1/jobs"
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_no_route_is_answered_without_a_key(method: str, path: str, fortress: Fortress) -> None:
-    reply = await fortress.rig.caller.call(method, path.replace("{", "").replace("}", ""))
-    assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+async def test_no_route_is_answered_without_a_key(fortress: Fortress) -> None:
+    replies = {
+        (method, path): await fortress.rig.caller.call(method, path.replace("{", "").replace("}", ""))
+        for method, path in ROUTES
+    }
+    assert len(replies) > 40
+    told = {each: (reply.status, reply.headers.get("WWW-Authenticate")) for each, reply in replies.items()}
+    assert {each: said for each, said in told.items() if said != (401, "Bearer")} == {}
 
 
 async def test_what_is_not_there_is_not_told_without_a_key(fortress: Fortress) -> None:

@@ -63,7 +63,11 @@ async def migrate(database: Database, folder: Path = MIGRATIONS) -> list[Migrati
             if not missing:
                 return applied
             step = missing[0]
-            await connection.execute(step.sql, timeout=3600)
+            try:
+                await connection.execute(step.sql, timeout=3600)
+            except asyncpg.RaiseError as error:
+                # What a migration says itself is meant for whoever applies it.
+                raise errors.ConfigError(f"migration {step} waits for you: {error}; {error.hint}") from None
             await connection.execute(
                 "insert into schema_migrations (version, name, checksum) values ($1, $2, $3)",
                 step.version,
