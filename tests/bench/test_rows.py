@@ -94,7 +94,7 @@ def test_staging_costs_what_was_spent_beyond_what_idling_costs() -> None:
 def test_the_largest_rung_is_judged_by_the_smallest() -> None:
     def rung(jobs: int, cost: float, memory: float, p99: float) -> Rung:
         staged = Staged(cost, {}, cost, 0, 0, memory)
-        return Rung(jobs, 0, 0, staged, {"create": {"p50": 1.0, "p99": p99}}, 1.0)
+        return Rung(jobs, 0, 0, staged, staged, {"create": {"p50": 1.0, "p99": p99}}, 1.0)
 
     checks = scale.checks_of([rung(10, 100, 290, 10), rung(100, 500, 310, 80), rung(1000, 120, 100, 14)])
     assert [(round(check.measured, 3), check.is_met) for check in checks] == [
