@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import ExitStack
 
 import hypothesis
 import pytest
@@ -20,6 +21,15 @@ hypothesis.settings.register_profile(
     "cronwell", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("cronwell")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, object]:
+    """What all servers of a run begin with is made by the first and kept until the last test process has ended."""
+    held = ExitStack()
+    held.enter_context(postgres.template())
+    session.config.add_cleanup(held.close)
+    return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.postgres import temporary_directory
+from tests.support.postgres import furnish, temporary_directory
 from tests.support.processes import Cluster, Process, cluster
 from tests.support.receiver import Delivery, Receiver, receiving
 from tests.support.stalls import Event, skip_for, too_late
@@ -27,6 +27,7 @@ ON_TIME = 0.25
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
     with temporary_directory() as folder:
+        furnish(folder / "data")
         yield folder / "data"
 
 

@@ -27,7 +27,7 @@ from tests.faults.disk import small_disk
 from tests.faults.history import Request, Terms
 from tests.faults.link import Link
 from tests.faults.pace import aside, lasting
-from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST
+from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST, furnish
 from tests.support.processes import ROOT, Process
 from tests.support.waiting import until_async
 
@@ -264,6 +264,7 @@ class Cluster:
 def own_server(settings: Mapping[str, str]) -> Iterator[tuple[EmbeddedPostgres, Path | None]]:
     """A PostgreSQL to be ill-treated, and the small file system that it is on, where there is one."""
     with small_disk() as (folder, is_own):
+        furnish(folder / "data")
         server = EmbeddedPostgres(folder / "data", extra={**UNSAFE_BUT_FAST, **settings})
         server.start()
         try:

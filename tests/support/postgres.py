@@ -6,8 +6,10 @@ embedded one; each test still gets a database of its own.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +19,12 @@ from uuid import uuid4
 
 import asyncpg
 
+from cronwell.runtime.account import Account
 from cronwell.runtime.embedded import EmbeddedPostgres
 
 # Without the prefix of the settings: Cronwell refuses to start with one that it does not know.
 SERVER_VARIABLE = "TEST_DATABASE_URL"
+TEMPLATE_VARIABLE = "TEST_DATABASE_TEMPLATE"
 # Nothing here outlives the run, so nothing is flushed to disk.
 UNSAFE_BUT_FAST = {
     "fsync": "off",
@@ -51,6 +55,35 @@ def temporary_directory() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def furnish(data_dir: Path) -> None:
+    """Give a server its first data: a copy of those that were made for the first one of this run.
+
+    Copying them takes a tenth of the time. All such servers have one identifier, as copies of a disk would.
+    """
+    template = Path(os.environ[TEMPLATE_VARIABLE])
+    with (template / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (template / "postgres").exists():
+            first = EmbeddedPostgres(template / "data", extra=UNSAFE_BUT_FAST)
+            first.start()
+            first.stop("fast")
+            (template / "data" / "postgres").rename(template / "postgres")
+    Account.of_server().make_private(data_dir)
+    subprocess.run(["cp", "-a", str(template / "postgres"), str(data_dir)], check=True)
+
+
+@contextmanager
+def template() -> Iterator[None]:
+    """A place for what `furnish` copies, for this process and those that it starts."""
+    if TEMPLATE_VARIABLE in os.environ:
+        yield
+        return
+    with temporary_directory() as folder:
+        os.environ[TEMPLATE_VARIABLE] = str(folder)
+        yield
+        del os.environ[TEMPLATE_VARIABLE]
+
+
 @contextmanager
 def temporary_server(**extra: str) -> Iterator[EmbeddedPostgres]:
     """A server of one's own, to stop and restart; it ends, and its data with it, after the block.
@@ -58,6 +91,7 @@ def temporary_server(**extra: str) -> Iterator[EmbeddedPostgres]:
     `extra` overrides its settings: with SURVIVES_A_KILL, what was committed is there after it was killed.
     """
     with temporary_directory() as directory:
+        furnish(directory / "data")
         server = EmbeddedPostgres(directory / "data", extra={**UNSAFE_BUT_FAST, **extra})
         server.start()
         try:
