@@ -28,6 +28,7 @@ from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.port import Coordination
 from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.model.access import ALL_SCOPES, Caller
+from cronwell.runtime.acting import Actor, act_as
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.node import this_process
@@ -132,17 +133,16 @@ def signing_secret(settings: Settings, tenant: str) -> str:
     return _asked("signing-secret", settings, tell)
 
 
-def bootstrap(settings: Settings, tenant: str, name: str) -> str:
-    """Make a key with every scope, which whoever reaches the database may do."""
+def bootstrap(settings: Settings, tenant: str, name: str, scopes: Sequence[str]) -> str:
+    """Make a key, which whoever reaches the database may do."""
 
     async def make(store: Store, database: Database) -> str:
         if missing := await migrations.pending(database):
             raise errors.ConfigError(_lacks(missing[0]))
         clock = await DatabaseClock.measured(database)
         found = await Tenants(store, clock).find(tenant)
-        made = await Keys(store, clock).create(
-            Caller(found.id, ALL_SCOPES, "bootstrap"), name, list(ALL_SCOPES)
-        )
+        act_as(Actor("bootstrap", "", ""))
+        made = await Keys(store, clock).create(Caller(found.id, ALL_SCOPES, "bootstrap"), name, scopes)
         return made.key
 
     return _asked("bootstrap", settings, make)
@@ -329,6 +329,7 @@ async def _base(settings: Settings, role: str, *, is_hot: bool) -> AsyncIterator
         missing = await migrations.pending(database)
         if missing:
             raise errors.ConfigError(_lacks(missing[0]))
+        await migrations.check_roles(database)
         store = PostgresStore(database)
         clock = await DatabaseClock.measured(database)
         bus = PostgresBus(

@@ -9,6 +9,7 @@ import asyncpg
 import orjson
 import pytest
 
+from cronwell.control.paging import write_cursor
 from cronwell.runtime.postgres import Database
 from cronwell.scheduler.chores.sealing import Sealing
 from tests.api.rig import HOURLY, Caller, Rig
@@ -115,6 +116,20 @@ async def test_calendars_overrides_backfills_keys_and_tenants_are_written_down(a
     assert all(secret not in str(each) and "digest" not in (each["after"] or {}) for each in noted)
 
 
+async def test_a_number_is_kept_as_it_was_written(rig: Rig, api_database: Database) -> None:
+    """As a number of the database it would have three hundred digits, and a payload of them would stop the chain."""
+    made = await rig.caller.create(name="numbers", payload=[1e308] * 1000)
+    size = await api_database.fetchval(
+        "select max(length(after::text)) from audit where object = $1", f"job:{made['id']}"
+    )
+    assert size < 20_000
+
+
+async def test_drains_and_rules_of_zones_are_written_down(api: Caller) -> None:
+    await api.post("/v1/tzdata/apply")
+    assert [each["action"] for each in await _changes(api, "tzdata:")][-1] == "tzdata apply"
+
+
 async def test_entries_are_chained_and_the_chain_is_whole(rig: Rig) -> None:
     api = rig.caller
     await api.create(name="chained")
@@ -193,4 +208,5 @@ async def test_pages_go_on_where_the_last_one_ended(api: Caller) -> None:
     ids = [each["id"] for each in first["items"] + second["items"]]
     assert ids == sorted(ids, reverse=True)
     assert len(set(ids)) == 4
-    assert (await api.get("/v1/audit?cursor=WyJ4Il0")).status == 422
+    for place in ("x", "²", "9" * 30):
+        assert (await api.get(f"/v1/audit?cursor={write_cursor(place)}")).status == 422

@@ -121,6 +121,14 @@ async def test_requests_that_come_too_fast_wait(team: Caller) -> None:
     assert refused.json["type"] == "urn:cronwell:too-many-requests"
 
 
+async def test_a_key_that_floods_can_be_revoked(team: Caller) -> None:
+    key = (await team.post("/v1/keys", {"name": "flood", "scopes": ["read"]})).json
+    await _limit(team, requests_per_second=1)
+    while (await team.get("/v1/jobs")).status != 429:
+        pass
+    assert (await team.post(f"/v1/keys/{key['id']}/revoke")).json["state"] == "revoked"
+
+
 async def test_another_tenant_is_not_slowed_down(team: Caller, api: Caller) -> None:
     await _limit(team, requests_per_second=1)
     replies = await asyncio.gather(*(team.get("/v1/jobs") for _ in range(20)))

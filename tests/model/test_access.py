@@ -15,6 +15,7 @@ from cronwell.model.access import (
     KEY_SECRET_BYTES,
     Caller,
     Scope,
+    first_scopes,
     is_key,
     new_secret,
     read_scopes,
@@ -70,6 +71,11 @@ def test_commands_take_a_scope_of_their_own(kind: str) -> None:
     with pytest.raises(errors.Forbidden, match="commands"):
         Caller(1, ALL_SCOPES - {Scope.COMMANDS}, "key").check_target(kind)
     Caller(1, frozenset(), "key").check_target("http")
+
+
+def test_the_first_key_of_a_team_does_not_run_the_installation() -> None:
+    assert set(first_scopes("default")) == ALL_SCOPES
+    assert ALL_SCOPES - set(first_scopes("billing")) == {Scope.OPERATOR, Scope.COMMANDS}
 
 
 def test_scopes_are_named_in_one_order() -> None:

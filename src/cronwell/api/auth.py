@@ -27,6 +27,8 @@ OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/docs"})
 """Paths that tell nothing of anybody."""
 
 _BEARER = re.compile(r"bearer +(\S+)", re.IGNORECASE | re.ASCII)
+# What proxies say of those whom they let in.
+_PASSED_ON = frozenset({b"forwarded", b"via", b"x-real-ip", b"cf-connecting-ip", b"true-client-ip"})
 _ADVICE = "send `Authorization: Bearer KEY`; `cronwell key create` makes a key"
 
 
@@ -56,6 +58,10 @@ class Authenticator:
     def _without_key(self, request: Request) -> Caller:
         if not self._is_keyless:
             raise errors.Unauthorized(_ADVICE)
+        if any(name in _PASSED_ON or name.startswith(b"x-forwarded-") for name, _ in request["headers"]):
+            raise errors.Unauthorized(
+                f"requests without a key are taken from this machine alone, and a proxy passed this one on; {_ADVICE}"
+            )
         host = _header(request, b"host")
         if host is not None and not addresses.is_loopback(_name_of(host)):
             # A name that leads here was made to: by a proxy that lets others in, or by a page that rebinds its own name.

@@ -31,3 +31,4 @@ Runner = Annotated[Caller, Depends(_with(Scope.RUN))]
 Admin = Annotated[Caller, Depends(_with(Scope.ADMIN))]
 OPERATOR = Depends(_with(Scope.OPERATOR, acts_for_all=True))
 """For routes of the whole installation, which do not ask what the caller's own tenant is."""
+Operator = Annotated[Caller, OPERATOR]

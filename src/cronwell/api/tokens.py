@@ -98,11 +98,16 @@ class Tokens:
         """The provider's key with an id; the only one it has where the token names none."""
         if kid is not None and not isinstance(kid, str):
             return None
+        known = self._found(kid)
+        now = time.monotonic()
+        is_old = self._read_at is None or now - self._read_at > KEPT_FOR_S
+        if known is not None and (not is_old or self._loading.locked()):
+            # Whoever has a key that is known does not wait for those who have none.
+            return known
         async with self._loading:
             now = time.monotonic()
-            is_old = self._read_at is None or now - self._read_at > KEPT_FOR_S
             may_ask = self._tried_at is None or now - self._tried_at > ASK_AGAIN_AFTER_S
-            if (is_old or self._found(kid) is None) and may_ask:
+            if may_ask and (is_old or self._found(kid) is None):
                 self._tried_at = now
                 await self._refresh(now)
         return self._found(kid)
@@ -131,7 +136,8 @@ def read_keys(document: bytes, algorithms: tuple[str, ...]) -> dict[str | None, 
     for each in listed:
         try:
             key = jwt.PyJWK(each)
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, AttributeError, KeyError, TypeError, ValueError):
+            # A key that makes no sense does not make the others worse.
             continue
         if key.algorithm_name in algorithms and key.public_key_use in (None, "sig"):
             found[key.key_id] = key

@@ -128,16 +128,26 @@ def bootstrap(
     context: typer.Context,
     tenant: OfTenant = "default",
     name: Annotated[str, typer.Option(metavar="NAME", help="What the key is called.")] = "bootstrap",
+    scopes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            metavar="SCOPE",
+            help="What it may do. Repeatable; by default everything within the tenant but commands, and everything"
+            " for the tenant `default`.",
+        ),
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a key with every scope, straight in the database, and print it: it is shown this once.
+    """Make a key straight in the database, and print it: it is shown this once.
 
     For the first key of a tenant; further ones are made with it by `cronwell key create`.
     """
     from cronwell import wiring
+    from cronwell.model.access import first_scopes
 
     settings = session(context).settings(_given({"data_dir": data_dir}))
-    print(_told(lambda: wiring.bootstrap(settings, tenant, name)))
+    print(_told(lambda: wiring.bootstrap(settings, tenant, name, scopes or first_scopes(tenant))))
 
 
 def _told(ask: Callable[[], str]) -> str:

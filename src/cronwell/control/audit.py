@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -9,9 +10,12 @@ import orjson
 from cronwell import errors
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.views import Moment, Page, View
+from cronwell.model.access import Caller
 from cronwell.store.port import AuditEntry, AuditFilter, Store
 
-CHECKED_AT_ONCE = 5000
+CHECKED_AT_ONCE = 1000
+
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class AuditView(View):
@@ -56,12 +60,20 @@ class Audit:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    async def note(
+        self, caller: Caller, action: str, object_: str, after: dict[str, Any] | None = None
+    ) -> None:
+        """Write down what somebody asked for and no table of a tenant tells of."""
+        told = None if after is None else orjson.dumps(after).decode()
+        async with self._store.transaction() as transaction:
+            await transaction.note_change(caller.tenant_id, action, object_, told)
+
     async def page(
         self, tenant_id: int, where: AuditFilter, *, cursor: str | None, limit: int
     ) -> Page[AuditView]:
         """Changes, newest first."""
         place = read_cursor(cursor, 1)
-        if place is not None and not place[0].isdigit():
+        if place is not None and not _NUMBER.fullmatch(place[0]):
             raise errors.Invalid.field("cursor", "is not a cursor of this list")
         after = None if place is None else int(place[0])
         found = await self._store.list_audit(tenant_id, where, after, limit + 1)

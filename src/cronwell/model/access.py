@@ -143,6 +143,11 @@ def read_scopes(names: Iterable[str]) -> frozenset[Scope]:
     return frozenset(found)
 
 
+def first_scopes(tenant: str) -> list[str]:
+    """What the first key of a tenant may do: the installation is run by those of the tenant `default`."""
+    return [scope for scope in Scope if tenant == "default" or scope not in (Scope.OPERATOR, Scope.COMMANDS)]
+
+
 def write_scopes(scopes: Iterable[Scope]) -> str:
     """Scopes for people, in the order in which they are declared."""
     held = frozenset(scopes)

@@ -36,8 +36,8 @@ def act_for(tenant_id: int | None) -> None:
     _tenant.set(tenant_id)
 
 
-def act_as(actor: Actor) -> None:
-    """From here on, and in tasks begun from here, what is changed is changed by somebody."""
+def act_as(actor: Actor | None) -> None:
+    """From here on, and in tasks begun from here, what is changed is changed by somebody; None: by nobody."""
     _actor.set(actor)
 
 
@@ -85,5 +85,5 @@ def is_acting() -> bool:
 
 
 def _quoted(text: str) -> str:
-    # Server and client agree on standard strings, in which nothing but the quote itself has a meaning.
-    return "'" + text.replace("\0", "").replace("'", "''") + "'"
+    # With escapes, which mean the same whatever the server takes plain strings for.
+    return "E'" + text.replace("\0", "").replace("\\", "\\\\").replace("'", "''") + "'"

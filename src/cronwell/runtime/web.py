@@ -43,6 +43,8 @@ class WebServer(Service):
                 access_log=False,
                 lifespan="off",
                 server_header=False,
+                # Who sends a request is who is connected, whatever the request says.
+                proxy_headers=False,
                 timeout_graceful_shutdown=round(drain.total_seconds()),
                 backlog=BACKLOG,
             )

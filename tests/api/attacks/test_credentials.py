@@ -150,6 +150,12 @@ async def test_a_name_that_was_made_to_lead_here_is_no_loopback(host: str, rig: 
         assert (await rig.caller.call("GET", READ, headers={"Host": own})).status == 200
 
 
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via", "X-Real-IP"])
+async def test_what_a_proxy_passed_on_is_not_from_this_machine(name: str, rig: Rig) -> None:
+    """A proxy asks for this machine by its own name; whom it lets in is told by what it adds."""
+    assert (await rig.caller.call("GET", READ, headers={name: "203.0.113.9"})).status == 401
+
+
 async def test_a_wrong_key_is_not_taken_for_none(rig: Rig) -> None:
     assert (await rig.caller.get(READ)).status == 200
     reply = await rig.caller.get(READ, Authorization="Bearer cw_000000000000_" + 64 * "0")

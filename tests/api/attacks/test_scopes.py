@@ -25,7 +25,7 @@ def _scopes(dependant: Dependant) -> list[Scope]:
 
 
 ROUTES = {
-    f"{method} {route.path_format}": _scopes(route.dependant)
+    f"{method} {route.path_format}": sorted(set(_scopes(route.dependant)))
     for router in ROUTERS
     for route in router.routes
     if isinstance(route, APIRoute) and not is_open(route.path_format)

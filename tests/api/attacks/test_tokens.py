@@ -148,7 +148,16 @@ def test_shared_secrets_and_keys_for_other_uses_are_left_out() -> None:
     provider = Provider("a", "b")
     secret = {"kty": "oct", "k": _encoded(b"secret"), "kid": "secret", "alg": "HS256"}
     for_encryption = {**provider.public("rsa"), "use": "enc", "kid": "enc"}
-    document = orjson.dumps({"keys": [secret, for_encryption, {"kty": "?"}, provider.public("ec")]})
+    senseless: list[Any] = [
+        {"kty": "?"},
+        {},
+        None,
+        7,
+        "x",
+        {"kty": "EC", "crv": 7},
+        {"kty": "RSA", "n": 1, "e": []},
+    ]
+    document = orjson.dumps({"keys": [secret, for_encryption, *senseless, provider.public("ec")]})
     assert set(read_keys(document, ALLOWED)) == {"ec"}
 
 

@@ -18,6 +18,9 @@ from cronwell.store.port import AuditFilter
 
 router = APIRouter(tags=["audit"], dependencies=parameters.STRICT, default_response_class=Response)
 
+LARGEST_PAGE = 100
+"""Each entry may hold two definitions; a page that is asked for with more has this many, and leads on."""
+
 Wanted = Annotated[str | None, Query(max_length=300)]
 _OBJECT = "What was changed: `job:` and an id, `calendar:` and a name, and so on."
 
@@ -45,7 +48,7 @@ async def list_audit(
         since=parameters.read_time("from", from_),
         before=parameters.read_time("to", to),
     )
-    most = parameters.read_page_limit(limit, services)
+    most = min(parameters.read_page_limit(limit, services), LARGEST_PAGE)
     return json_answer(await services.audit.page(caller.tenant_id, where, cursor=cursor, limit=most))
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from cronwell.api import openapi, parameters
 from cronwell.api.answers import json_answer
-from cronwell.api.callers import OPERATOR
+from cronwell.api.callers import OPERATOR, Operator
 from cronwell.api.services import Given
 from cronwell.control.cluster import ClusterView, NodeView
 
@@ -37,9 +37,11 @@ async def get_cluster(services: Given) -> Response:
 @router.post(
     "/v1/cluster/nodes/{id:segment}/drain", responses=openapi.answers({202: NodeView}, 400, 404, 409)
 )
-async def drain_node(services: Given, reference: NodeReference) -> Response:
+async def drain_node(services: Given, caller: Operator, reference: NodeReference) -> Response:
     """Ask a process to drain: within seconds it stops as by SIGTERM, hands back what it has not started, and ends.
 
     Asking again changes nothing. A process that `cronwell up` started is not started again.
     """
-    return json_answer(await services.cluster.drain(reference), 202)
+    drained = await services.cluster.drain(reference)
+    await services.audit.note(caller, "drained", f"node:{drained.id}", {"name": drained.name})
+    return json_answer(drained, 202)

@@ -61,6 +61,6 @@ async def _settle(services: Services, caller: Caller, action: Action, raw: dict[
         raise errors.Invalid.field(
             "cursor", "means nothing beside `jobs`", accepted="`jobs` alone, or `cursor` alone"
         )
-    return json_answer(
-        await services.tzdata.settle(caller.tenant_id, action, jobs=asked.jobs, cursor=asked.cursor)
-    )
+    settled = await services.tzdata.settle(caller.tenant_id, action, jobs=asked.jobs, cursor=asked.cursor)
+    await services.audit.note(caller, f"tzdata {action}", "tzdata:", settled.model_dump(mode="json"))
+    return json_answer(settled)

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from cronwell.store.port import Store
 
-BATCH = 1000
+BATCH = 100
+"""Few at a time: an entry may be as long as two definitions."""
 
 
 class Sealing:

@@ -40,14 +40,19 @@ limit $3
 -- name: note_change
 -- Write a change down of which no row of a table tells.
 select note_changes(
-    array[$1::integer], array[$2::text], array[$3::text], array[null]::jsonb[], array[$4::text::jsonb]
+    array[$1::integer], array[$2::text], array[$3::text], array[null]::json[], array[$4::text::json]
 )
 
 -- name: count_unsealed
--- How many changes of a tenant wait to be chained.
+-- How many changes of a tenant are not chained.
 select count(*)
-from audit_unsealed
-where tenant_id = $1
+from audit as a
+where a.tenant_id = $1
+    and not exists (
+        select from audit_seals as s
+        where s.tenant_id = a.tenant_id
+            and s.entry = a.id
+    )
 
 -- name: seal_audit
 -- Chain entries that are not chained yet.

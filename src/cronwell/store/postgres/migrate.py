@@ -83,6 +83,20 @@ async def pending(database: Database, folder: Path = MIGRATIONS) -> list[Migrati
         return await _missing(connection, migrations(folder))
 
 
+async def check_roles(database: Database) -> None:
+    """Refuse to go on as a role that row-level security lets see nothing; raises ConfigError."""
+    row = await database.fetchrow(
+        "select current_user as name, pg_has_role(current_user, 'cronwell_service', 'usage')"
+        " and pg_has_role(current_user, 'cronwell_tenant', 'member') as is_enough"
+    )
+    if row is None or not row["is_enough"]:
+        name = "the database's user" if row is None else row["name"]
+        raise errors.ConfigError(
+            f"{name} would see no job: as a superuser, `grant cronwell_service, cronwell_tenant to {name}`, "
+            "and let it inherit them"
+        )
+
+
 class SchemaWatch:
     """Tells whether the database still has every migration that this release knows.
 

@@ -37,6 +37,13 @@ begin
 end
 $$;
 
+-- The roles are the whole server's, so those who run another installation on it have them as well: they may not come in here.
+do $$
+begin
+    execute format('revoke connect on database %I from public', current_database());
+end
+$$;
+
 create table api_keys (
     tenant_id integer not null references tenants (id),
     id uuid not null,

@@ -10,8 +10,8 @@ create table audit (
     request_id text not null,
     action text not null,
     object text collate "C" not null,
-    before jsonb,
-    after jsonb,
+    before json,
+    after json,
     primary key (tenant_id, id)
 );
 
@@ -50,7 +50,7 @@ language sql stable parallel safe as $$
 $$;
 
 -- Write changes down in the name of whoever this transaction acts for.
-create function note_changes(tenants integer[], actions text[], objects text[], befores jsonb[], afters jsonb[]) returns void
+create function note_changes(tenants integer[], actions text[], objects text[], befores json[], afters json[]) returns void
 language sql security definer set search_path from current as $$
     with added as (
         insert into audit (tenant_id, at, actor, source, request_id, action, object, before, after)
@@ -60,20 +60,24 @@ language sql security definer set search_path from current as $$
             changed.action, changed.object, changed.was, changed.is_now
         from unnest(tenants, actions, objects, befores, afters) as changed (tenant_id, action, object, was, is_now)
         where acting_somebody()
+            and changed.tenant_id = coalesce(acting_tenant(), changed.tenant_id)
         returning tenant_id, id
     )
     insert into audit_unsealed (tenant_id, id)
     select tenant_id, id from added
 $$;
 
--- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself.
-create function shown_row(kept jsonb) returns jsonb
+-- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself. As json, which keeps
+-- what users wrote to the letter: as jsonb a short number may become long.
+create function shown_row(kept json) returns json
 language sql immutable parallel safe as $$
-    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at']
+    select json_object_agg(key, value)
+    from json_each(kept)
+    where key <> all(array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at'])
 $$;
 
 -- Which thing a row speaks of.
-create function named_row(kind text, kept jsonb) returns text
+create function named_row(kind text, kept json) returns text
 language sql immutable parallel safe as $$
     select kind || ':' || case
         when kind in ('calendar', 'tenant') then kept ->> 'name'
@@ -87,9 +91,9 @@ language plpgsql security definer set search_path from current as $$
 begin
     perform note_changes(
         array_agg(coalesce((kept ->> 'tenant_id')::integer, (kept ->> 'id')::integer)), array_agg('created'::text),
-        array_agg(named_row(tg_argv[0], kept)), array_agg(null::jsonb), array_agg(shown_row(kept))
+        array_agg(named_row(tg_argv[0], kept)), array_agg(null::json), array_agg(shown_row(kept))
     )
-    from (select to_jsonb(added) as kept from added) as rows;
+    from (select row_to_json(added) as kept from added) as rows;
     return null;
 end
 $$;
@@ -97,11 +101,11 @@ $$;
 create function note_changed() returns trigger
 language plpgsql security definer set search_path from current as $$
 declare
-    was jsonb := shown_row(to_jsonb(old));
-    is_now jsonb := case when tg_op = 'UPDATE' then shown_row(to_jsonb(new)) end;
+    was json := shown_row(row_to_json(old));
+    is_now json := case when tg_op = 'UPDATE' then shown_row(row_to_json(new)) end;
     what text := case when tg_op = 'UPDATE' then 'changed' else 'deleted' end;
 begin
-    if was = is_now then
+    if was::text = is_now::text then
         return null;
     end if;
     if was ->> 'state' <> is_now ->> 'state' then
@@ -141,7 +145,7 @@ $$;
 create function audit_content(entry audit) returns bytea
 language sql immutable parallel safe as $$
     select convert_to(
-        jsonb_build_array(
+        json_build_array(
             entry.tenant_id, entry.id, extract(epoch from entry.at), entry.actor, entry.source, entry.request_id, entry.action,
             entry.object, entry.before, entry.after
         )::text,

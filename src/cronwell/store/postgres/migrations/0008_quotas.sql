@@ -8,8 +8,10 @@ alter table tenants
 
 grant select (max_jobs, max_payload, max_requests, jobs), update (jobs) on tenants to cronwell_tenant;
 
--- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself.
-create or replace function shown_row(kept jsonb) returns jsonb
+-- The number of jobs changes by itself.
+create or replace function shown_row(kept json) returns json
 language sql immutable parallel safe as $$
-    select kept - array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at', 'jobs']
+    select json_object_agg(key, value)
+    from json_each(kept)
+    where key <> all(array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at', 'jobs'])
 $$;
