@@ -45,11 +45,10 @@ def test_a_quoted_name_has_no_quote_that_ends_it(name: str) -> None:
 async def test_nobody_acts_unless_said(database: Database) -> None:
     assert acting.begin() == "begin"
     with acting.acting_for(7):
-        assert acting.begin().startswith(
-            "begin; set local role cronwell_tenant; set local cronwell.tenant = '7'"
-        )
+        assert "set_config('cronwell.tenant', E'7', true)" in acting.begin()
+        assert "set_config('role', E'cronwell_tenant', true)" in acting.begin()
         with acting.judged_by_statement():
-            assert "role" not in acting.begin()
+            assert "'role'" not in acting.begin()
         with acting.acting_for(None):
             assert acting.begin() == "begin"
     assert not acting.is_acting()

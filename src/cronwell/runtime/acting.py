@@ -52,6 +52,17 @@ def acting_for(tenant_id: int | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def acting_for_nobody() -> Iterator[None]:
+    """Within the block statements are sent as they are: for what belongs to no tenant, and changes nothing."""
+    tenant, actor = _tenant.set(None), _actor.set(None)
+    try:
+        yield
+    finally:
+        _tenant.reset(tenant)
+        _actor.reset(actor)
+
+
+@contextlib.contextmanager
 def judged_by_statement() -> Iterator[None]:
     """Within the block statements compare with acting_tenant() themselves.
 
@@ -68,15 +79,22 @@ def judged_by_statement() -> Iterator[None]:
 def begin() -> str:
     """The statement, or the script of several, that begins a transaction."""
     tenant_id, actor = _tenant.get(), _actor.get()
-    said = ["begin"]
-    if tenant_id is not None:
-        if not _is_judged.get():
-            said.append(f"set local role {ROLE}")
-        said.append(f"set local cronwell.tenant = '{tenant_id:d}'")
+    said = {}
     if actor is not None:
-        told = {"actor": actor.name, "source": actor.source, "request": actor.request_id}
-        said += [f"set local cronwell.{name} = {_quoted(text)}" for name, text in told.items()]
-    return "; ".join(said)
+        said = {
+            "cronwell.actor": actor.name,
+            "cronwell.source": actor.source,
+            "cronwell.request": actor.request_id,
+        }
+    if tenant_id is not None:
+        said["cronwell.tenant"] = f"{tenant_id:d}"
+        if not _is_judged.get():
+            said["role"] = ROLE
+    if not said:
+        return "begin"
+    # In one statement: each by itself would cost as much as a small query.
+    settings = ", ".join(f"set_config('{name}', {_quoted(text)}, true)" for name, text in said.items())
+    return f"begin; select {settings}"
 
 
 def is_acting() -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey
+from cronwell.runtime.acting import acting_for_nobody
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Orphan, Worker
@@ -57,4 +58,5 @@ class WorkerRows:
         return [orphan_of(row) for row in await self._database.fetch(_SQL["orphans"], limit)]
 
     async def list_workers(self, seen_since: datetime) -> list[Worker]:
-        return [worker_of(row) for row in await self._database.fetch(_SQL["list_workers"], seen_since)]
+        with acting_for_nobody():
+            return [worker_of(row) for row in await self._database.fetch(_SQL["list_workers"], seen_since)]

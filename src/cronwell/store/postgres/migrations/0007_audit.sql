@@ -49,9 +49,13 @@ language sql stable parallel safe as $$
     select coalesce(current_setting('cronwell.actor', true), '') <> ''
 $$;
 
--- Write changes down in the name of whoever this transaction acts for.
+-- Write changes down in the name of whoever this transaction acts for. In PL/pgSQL, which keeps its plans.
 create function note_changes(tenants integer[], actions text[], objects text[], befores json[], afters json[]) returns void
-language sql security definer set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
+begin
+    if not acting_somebody() then
+        return;
+    end if;
     with added as (
         insert into audit (tenant_id, at, actor, source, request_id, action, object, before, after)
         select
@@ -59,12 +63,12 @@ language sql security definer set search_path from current as $$
             coalesce(current_setting('cronwell.source', true), ''), coalesce(current_setting('cronwell.request', true), ''),
             changed.action, changed.object, changed.was, changed.is_now
         from unnest(tenants, actions, objects, befores, afters) as changed (tenant_id, action, object, was, is_now)
-        where acting_somebody()
-            and changed.tenant_id = coalesce(acting_tenant(), changed.tenant_id)
+        where changed.tenant_id = coalesce(acting_tenant(), changed.tenant_id)
         returning tenant_id, id
     )
     insert into audit_unsealed (tenant_id, id)
-    select tenant_id, id from added
+    select tenant_id, id from added;
+end
 $$;
 
 -- A row as the audit shows it: without digests of keys, without secrets, without what changes by itself. As json, which keeps
@@ -73,7 +77,7 @@ create function shown_row(kept json) returns json
 language sql immutable parallel safe as $$
     select json_object_agg(key, value)
     from json_each(kept)
-    where key <> all(array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at'])
+    where key <> all(array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at', 'jobs'])
 $$;
 
 -- Which thing a row speaks of.
@@ -86,14 +90,35 @@ language sql immutable parallel safe as $$
     end
 $$;
 
+-- Of many rows at once, in one statement whose plan is kept.
 create function note_added() returns trigger
 language plpgsql security definer set search_path from current as $$
 begin
-    perform note_changes(
-        array_agg(coalesce((kept ->> 'tenant_id')::integer, (kept ->> 'id')::integer)), array_agg('created'::text),
-        array_agg(named_row(tg_argv[0], kept)), array_agg(null::json), array_agg(shown_row(kept))
+    with kept as (
+        select row_to_json(added) as content from added
+    ),
+    written as (
+        insert into audit (tenant_id, at, actor, source, request_id, action, object, after)
+        select
+            coalesce((content ->> 'tenant_id')::integer, (content ->> 'id')::integer), clock_timestamp(),
+            current_setting('cronwell.actor'), coalesce(current_setting('cronwell.source', true), ''),
+            coalesce(current_setting('cronwell.request', true), ''), 'created',
+            tg_argv[0] || ':' || case tg_argv[0]
+                when 'calendar' then content ->> 'name'
+                when 'tenant' then content ->> 'name'
+                when 'override' then (content ->> 'job_id') || '/' || (content ->> 'slot')
+                else content ->> 'id'
+            end,
+            (
+                select json_object_agg(key, value)
+                from json_each(content)
+                where key not in ('digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at', 'jobs')
+            )
+        from kept
+        returning tenant_id, id
     )
-    from (select row_to_json(added) as kept from added) as rows;
+    insert into audit_unsealed (tenant_id, id)
+    select tenant_id, id from written;
     return null;
 end
 $$;

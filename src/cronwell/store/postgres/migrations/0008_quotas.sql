@@ -7,11 +7,3 @@ alter table tenants
     add column jobs integer not null default 0;
 
 grant select (max_jobs, max_payload, max_requests, jobs), update (jobs) on tenants to cronwell_tenant;
-
--- The number of jobs changes by itself.
-create or replace function shown_row(kept json) returns json
-language sql immutable parallel safe as $$
-    select json_object_agg(key, value)
-    from json_each(kept)
-    where key <> all(array['digest', 'signing_secret', 'last_used_at', 'updated_at', 'defined_at', 'applied_at', 'jobs'])
-$$;
