@@ -123,6 +123,26 @@ begin
 end
 $$;
 
+-- Jobs come by the thousand: their columns are named, which takes a third of the time that taking rows apart does.
+create function note_added_jobs() returns trigger
+language plpgsql security definer set search_path from current as $$
+begin
+    with written as (
+        insert into audit (tenant_id, at, actor, source, request_id, action, object, after)
+        select
+            tenant_id, clock_timestamp(), current_setting('cronwell.actor'),
+            coalesce(current_setting('cronwell.source', true), ''), coalesce(current_setting('cronwell.request', true), ''),
+            'created', 'job:' || id,
+            json_build_object('id', id, 'name', name, 'state', state, 'revision', revision, 'spec', spec)
+        from added
+        returning tenant_id, id
+    )
+    insert into audit_unsealed (tenant_id, id)
+    select tenant_id, id from written;
+    return null;
+end
+$$;
+
 create function note_changed() returns trigger
 language plpgsql security definer set search_path from current as $$
 declare
@@ -156,7 +176,8 @@ begin
     ] loop
         execute format(
             'create trigger note_added after insert on %I referencing new table as added for each statement'
-            ' when (acting_somebody()) execute function note_added(%L)', watched[1], watched[2]
+            ' when (acting_somebody()) execute function %I(%L)',
+            watched[1], case watched[1] when 'jobs' then 'note_added_jobs' else 'note_added' end, watched[2]
         );
         execute format(
             'create trigger note_changed after update or delete on %I for each row'
