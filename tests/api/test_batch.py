@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 import pytest
 
+from cronwell.api import batch
 from cronwell.api.batch import CHUNK_LINES, Lines, Spill
 from cronwell.errors import TooLarge
 from cronwell.runtime.clock import ManualClock
@@ -245,3 +246,20 @@ async def test_what_is_spilled_comes_back_in_order_and_the_rest_is_waited_for() 
 
 async def _read(spill: Spill) -> bytes:
     return b"".join([part async for part in spill])
+
+
+async def test_a_batch_of_nothing_but_errors_is_given_up(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said of two bytes takes hundreds, and nobody may be reading it."""
+    monkeypatch.setattr(batch, "MOST_WRONG", 2000)
+    reply = await api.call(
+        "POST",
+        "/v1/jobs:batch",
+        data=b"1\n" * 10_000,
+        headers={"Content-Type": "application/x-ndjson"},
+    )
+    results = [orjson.loads(line) for line in reply.body.splitlines()]
+    assert 2000 < len(results) < 4002
+    assert "was not read" in results[-1]["problem"]["detail"]
+    assert results[-1]["problem"]["status"] == 413

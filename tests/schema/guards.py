@@ -444,6 +444,7 @@ UNGUARDED = {
         "lock_tenant",
         "change_tenant",
         "count_jobs",
+        "hold_tenant",
     ),
     # There are as many as processes, shards, or kinds of things to find.
     *("see", "stop", "ask_to_drain", "list_nodes", "forget_nodes", "incarnation", "put_findings"),

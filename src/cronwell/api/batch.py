@@ -33,6 +33,8 @@ CHUNK_LINES = 1000
 CHUNK_BYTES = 4 * 1024 * 1024
 KEPT_IN_MEMORY = 1024 * 1024
 SENT_AT_ONCE = 64 * 1024
+MOST_WRONG = 100_000
+"""What is said of a wrong line is many times longer than the line."""
 
 _TYPES = re.compile(r"application/(?:x-)?(?:ndjson|jsonl|json-?lines)", re.IGNORECASE | re.ASCII)
 
@@ -48,6 +50,7 @@ class Batch(Response):
         del self.headers["content-length"]
         self._services = services
         self._caller = caller
+        self._wrong = 0
 
     @classmethod
     def of(cls, services: Services, caller: Caller, request: Request) -> Self:
@@ -75,6 +78,11 @@ class Batch(Response):
         try:
             async for chunk in lines.chunks(receive):
                 spill.write(await self._results(chunk))
+                if self._wrong > MOST_WRONG:
+                    raise errors.TooLarge(
+                        f"more than {MOST_WRONG} lines are wrong, and what is behind them was not read; "
+                        "mend them and send the rest from here"
+                    )
         except errors.TooLarge as error:
             spill.write(_line(lines.count, problem=problems.told(error)))
         except ClientDisconnect:
@@ -104,6 +112,7 @@ class Batch(Response):
             results |= {index: _line(index, problem=failed) for index, _ in parsed}
         for (index, _), result in zip(parsed, created, strict=False):
             results[index] = _told(index, result)
+        self._wrong += len(chunk) - sum(result.error is None for result in created)
         return b"".join(results[line.index] for line in chunk)
 
 

@@ -111,6 +111,13 @@ set weight = $2,
 where name = $1
 returning id, name, weight, created_at, max_jobs, max_payload, max_requests
 
+-- name: hold_tenant
+-- Keep a tenant's quotas as they are until the transaction ends, as adding a job does by its foreign key.
+select id
+from tenants
+where id = $1
+for key share
+
 -- name: count_jobs
 -- Count jobs that are added to a tenant, or taken away, where they are limited: how many there are, and may be.
 update tenants

@@ -69,6 +69,8 @@ class PostgresTransaction(
         return ids
 
     async def count_jobs(self, tenant_id: int, added: int) -> None:
+        if added < 0:
+            await self._connection.execute(_ACCESS["hold_tenant"], tenant_id)
         row = await self._connection.fetchrow(_ACCESS["count_jobs"], tenant_id, added)
         if row is not None and added > 0 and row["jobs"] > row["max_jobs"]:
             raise errors.QuotaExceeded(has=row["jobs"] - added, most=row["max_jobs"])
