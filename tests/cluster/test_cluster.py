@@ -98,7 +98,7 @@ async def test_two_schedulers_and_three_workers_do_ten_thousand_executions_once_
     assert staged == 0 or not is_early, (
         "this process stages nothing; a slow machine lets the schedulers begin"
     )
-    await _all_done(house, 10_000, within=240)
+    await _all_done(house, 10_000, within=600)
     ends = Counter(line.execution for line in tally.read(tmp_path) if line.event == "end")
     assert len(ends) == 10_000
     assert set(ends.values()) == {1}
