@@ -38,6 +38,7 @@ from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.gating import Gating
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue
@@ -256,6 +257,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
         Rescue(base.store, base.clock),
         Finishing(base.store, base.clock, base.settings.scheduler),
         Resuming(base.store, base.clock, base.jobs),
+        Gating(base.store),
         Following(base.store, base.clock, base.settings.scheduler),
         FollowingCalendars(base.store, base.clock, settings.scheduler, calendars),
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),

@@ -275,7 +275,7 @@ async def test_what_is_blocked_is_skipped_and_says_why(desk: Desk, store: Store)
         job, NOON - MINUTE * 2, NOON - MINUTE, NOON, NOON + MINUTE, running_limit=1
     )
     await desk.claim(limit=1)
-    assert await store.skip_blocked(["default"], NOON) == 2
+    assert await store.settle_blocked(["default"], NOON) == (2, set())
     assert await desk.states([running, second, third, ahead]) == [
         State.RUNNING,
         State.SKIPPED,
@@ -284,23 +284,23 @@ async def test_what_is_blocked_is_skipped_and_says_why(desk: Desk, store: Store)
     ]
     skipped = await desk.get(second)
     assert (skipped.reason, skipped.finished_at) == ("overlap", NOON)
-    assert await store.skip_blocked(["default"], NOON) == 0
+    assert await store.settle_blocked(["default"], NOON) == (0, set())
 
 
 async def test_skipping_leaves_alone_what_is_not_blocked(desk: Desk, store: Store) -> None:
     free = await desk.staged(await desk.job(), NOON - MINUTE, NOON, running_limit=2)
     boundless = await desk.staged(await desk.job(), NOON - MINUTE, NOON)
     elsewhere = await desk.staged(await desk.job(pool="gpu"), NOON - MINUTE, NOON, running_limit=1)
-    assert await store.skip_blocked(["default"], NOON) == 0
+    assert await store.settle_blocked(["default"], NOON) == (0, set())
     assert set(await desk.states([*free, *boundless, *elsewhere])) == {State.PENDING}
-    assert await store.skip_blocked(["default", "gpu"], NOON) == 1
+    assert await store.settle_blocked(["default", "gpu"], NOON) == (1, set())
     assert await desk.states(elsewhere) == [State.PENDING, State.SKIPPED]
 
 
 @pytest.mark.parametrize("priority", [0, 1, 2])
 async def test_blocked_ones_of_every_priority_are_skipped(desk: Desk, store: Store, priority: int) -> None:
     await desk.staged(await desk.job(), NOON - DAY * 3, NOON, running_limit=1, priority=priority)
-    assert await store.skip_blocked(["default"], NOON) == 1
+    assert await store.settle_blocked(["default"], NOON) == (1, set())
 
 
 async def test_one_that_has_begun_is_retried_rather_than_skipped(desk: Desk, store: Store) -> None:
@@ -308,7 +308,7 @@ async def test_one_that_has_begun_is_retried_rather_than_skipped(desk: Desk, sto
     claim = await desk.claimed(job, NOON, running_limit=1)
     await store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
     await desk.staged(job, NOON - MINUTE, running_limit=1)
-    assert await store.skip_blocked(["default"], NOON) == 0
+    assert await store.settle_blocked(["default"], NOON) == (0, set())
 
 
 async def test_skipping_and_claiming_at_once_give_each_one_verdict(desk: Desk, store: Store) -> None:
@@ -327,7 +327,7 @@ async def test_skipping_and_claiming_at_once_give_each_one_verdict(desk: Desk, s
 
 
 async def _skip(store: Store) -> int:
-    return await store.skip_blocked(["default"], NOON)
+    return await store.settle_blocked(["default"], NOON)
 
 
 async def test_handing_back_makes_a_claim_free_at_once(desk: Desk, store: Store) -> None:

@@ -303,7 +303,7 @@ OF_ALL = {
     *("claim_shares", "waiting_tenants"),
     *("find_key", "insert_key", "has_keys", "seal_audit"),
     *("insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
-    *("transaction", "pauses_over", "claim", "skip_blocked", "cancels", "held_by", "backlog", "register"),
+    *("transaction", "pauses_over", "claim", "settle_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),
     *("finish_ended", "forget", "ping", "lock_due", "lock_awaiting", "stage", "outdated_uses"),
     "waits_over",

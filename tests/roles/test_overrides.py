@@ -170,13 +170,13 @@ async def test_a_moved_slot_holds_up_no_other_until_it_is_ready(
     await put_override(still_house, job, NOON + HOUR, Decision("move", NOON + 150 * MINUTE))
     clock.advance(2 * HOUR)
     await stage_all(still_house)
-    assert await still_house.store.skip_blocked(["default"], clock.now()) == 0
+    assert await still_house.store.settle_blocked(["default"], clock.now()) == (0, set())
     [claimed] = await claim_at(still_house, clock.now())
     assert claimed.key.slot == NOON + 2 * HOUR
     clock.advance(30 * MINUTE)
     # It waits for the one that runs: the job allows one at a time.
     assert await claim_at(still_house, clock.now()) == []
-    assert await still_house.store.skip_blocked(["default"], clock.now()) == 0
+    assert await still_house.store.settle_blocked(["default"], clock.now()) == (0, set())
     await end_at(still_house, claimed, clock.now())
     [claimed] = await claim_at(still_house, clock.now())
     assert claimed.key.slot == NOON + HOUR
@@ -193,7 +193,7 @@ async def test_a_slot_that_began_before_its_time_holds_up_those_before_it(
     clock.advance(30 * MINUTE)
     await stage_all(still_house)
     assert await claim_at(still_house, clock.now()) == []
-    assert await still_house.store.skip_blocked(["default"], clock.now()) == 1
+    assert await still_house.store.settle_blocked(["default"], clock.now()) == (1, set())
     assert await rows_told(still_house, job) == [(60, "skipped", "overlap"), (180, "running", "moved")]
 
 
@@ -218,7 +218,7 @@ async def test_a_slot_that_was_moved_to_before_its_time_waits_for_what_runs_and_
     assert running.key.slot == NOON + HOUR
     clock.advance(10 * MINUTE)
     assert await claim_at(still_house, clock.now()) == []
-    assert await still_house.store.skip_blocked(["default"], clock.now()) == 0
+    assert await still_house.store.settle_blocked(["default"], clock.now()) == (0, set())
     await end_at(still_house, running, clock.now())
     [moved] = await claim_at(still_house, clock.now())
     assert moved.key.slot == NOON + 2 * HOUR

@@ -125,6 +125,10 @@ class QuotasAsked(Asked):
     """Of one payload, where that is less than the installation's limit."""
     requests_per_second: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None = None
     """Answered by one process of the API; twice as many may come at once."""
+    running: Annotated[int, Field(ge=1, le=2_000_000_000, strict=True)] | None = None
+    """Executions that run at once; others wait for their turn."""
+    executions_per_minute: Annotated[int, Field(ge=1, le=2_000_000_000, strict=True)] | None = None
+    """Executions that begin in a minute of the clock; others wait for the next one."""
 
 
 class TenantAsked(Asked):

@@ -24,6 +24,9 @@ class Priority(StrEnum):
 class Overlap(StrEnum):
     ALLOW = "allow"
     SKIP = "skip"
+    QUEUE_ONE = "queue_one"
+    QUEUE_ALL = "queue_all"
+    CANCEL_RUNNING = "cancel_running"
 
 
 class CatchUp(StrEnum):
@@ -97,10 +100,15 @@ class JobOptions:
     priority: Annotated[Priority | None, typer.Option(help="Who goes first when workers are busy.")] = None
     pool: Annotated[str | None, typer.Option(metavar="POOL", help="The pool of workers that runs it.")] = None
     overlap: Annotated[
-        Overlap | None, typer.Option(help="Whether a slot may start while an earlier one still runs.")
+        Overlap | None,
+        typer.Option(help="What becomes of a slot that comes due while an earlier one is unfinished."),
     ] = None
     max_running: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --overlap skip: how many may run at once.")
+        int | None, typer.Option(min=1, metavar="N", help="How many may be unfinished at once (default 1).")
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="NAME[:N]", help="A group of jobs of which N may run at once (default 1)."),
     ] = None
     catch_up: Annotated[
         CatchUp | None, typer.Option(help="Which missed slots are made up for after an outage.")
@@ -156,6 +164,7 @@ class JobOptions:
             "pool": self.pool,
             "overlap": self.overlap and self.overlap.value,
             "max_running": self.max_running,
+            "group": None if self.group is None else _read_group(self.group),
             "catch_up": self.catch_up and self.catch_up.value,
             "tags": read_pairs(self.tag, "--tag") if self.tag else None,
         }
@@ -236,3 +245,13 @@ def _merged_target(present: object, change: dict[str, Any]) -> dict[str, Any]:
     if kind == "http" and isinstance(present, dict) and isinstance(present.get("http"), dict):
         return {"http": {**present["http"], **change["http"]}}
     return change
+
+
+def _read_group(text: str) -> dict[str, Any]:
+    """Read `NAME` or `NAME:N`."""
+    key, colon, limit = text.partition(":")
+    if not colon:
+        return {"key": key}
+    if not limit.isdecimal() or not limit.isascii():
+        raise usage(f"--group {text!r}: write it as NAME or NAME:N, e.g. warehouse:3")
+    return {"key": key, "limit": int(limit)}

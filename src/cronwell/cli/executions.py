@@ -123,6 +123,7 @@ def _write(screen: Screen, found: dict[str, Any]) -> None:
             ("job", f"{found.get('job')} ({found['job_id']}), revision {found.get('revision')}"),
             ("state", found["state"]),
             ("reason", found.get("reason")),
+            ("waits", found.get("waits_for")),
             ("kind", found["kind"]),
             ("slot", screen.moment(found["slot"])),
             ("ready", screen.moment(found["ready_at"])),

@@ -277,6 +277,7 @@ def _described(screen: Screen, job: dict[str, Any]) -> list[tuple[str, object]]:
         ("priority", job.get("priority")),
         ("pool", job.get("pool")),
         ("overlap", f"{job.get('overlap')}" + (f", {limit} at once" if limit else "")),
+        ("group", (group := job.get("group")) and f"{group['key']}, {group['limit']} at once"),
         ("catch up", job.get("catch_up")),
         ("tags", " ".join(f"{name}={value}" for name, value in (job.get("tags") or {}).items())),
         ("revision", f"{job['revision']}, since {screen.moment(job.get('updated_at'))}"),

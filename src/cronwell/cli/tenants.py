@@ -25,13 +25,22 @@ MostPayload = Annotated[
 MostRequests = Annotated[
     float | None, typer.Option("--requests", metavar="N", help="So many requests a second at the most.")
 ]
+MostRunning = Annotated[
+    int | None, typer.Option("--running", metavar="N", help="So many executions running at once at the most.")
+]
+MostPerMinute = Annotated[
+    int | None, typer.Option("--per-minute", metavar="N", help="So many executions a minute at the most.")
+]
 
+_QUOTAS = ("jobs", "payload_bytes", "requests_per_second", "running", "executions_per_minute")
 _COLUMNS = (
     Column("NAME"),
     Column("WEIGHT"),
     Column("JOBS", rank=1),
     Column("PAYLOAD", rank=2),
     Column("REQUESTS/S", rank=2),
+    Column("RUNNING", rank=2),
+    Column("PER MINUTE", rank=2),
     Column("CREATED", rank=3),
 )
 
@@ -44,11 +53,19 @@ def create(
     jobs: MostJobs = None,
     payload: MostPayload = None,
     requests: MostRequests = None,
+    running: MostRunning = None,
+    per_minute: MostPerMinute = None,
     as_json: Json = False,
 ) -> None:
     """Make a tenant; `cronwell bootstrap --tenant NAME` makes its first key."""
     here = session(context)
-    quotas = _quotas(jobs, payload, requests)
+    quotas = _quotas(
+        jobs=jobs,
+        payload_bytes=payload,
+        requests_per_second=requests,
+        running=running,
+        executions_per_minute=per_minute,
+    )
     body = {"name": name, "weight": weight, **({"quotas": quotas} if quotas else {})}
     _told(here.screen(as_json), here.client.post("/v1/tenants", body))
 
@@ -75,12 +92,20 @@ def change(
     jobs: MostJobs = None,
     payload: MostPayload = None,
     requests: MostRequests = None,
+    running: MostRunning = None,
+    per_minute: MostPerMinute = None,
     as_json: Json = False,
 ) -> None:
     """Change a tenant's share or its quotas; a quota of -1 is none."""
     here = session(context)
     body: dict[str, object] = {} if weight is None else {"weight": weight}
-    if quotas := _quotas(jobs, payload, requests):
+    if quotas := _quotas(
+        jobs=jobs,
+        payload_bytes=payload,
+        requests_per_second=requests,
+        running=running,
+        executions_per_minute=per_minute,
+    ):
         body["quotas"] = quotas
     _told(here.screen(as_json), here.client.patch(tenant_path(name), body))
 
@@ -93,12 +118,10 @@ def _told(screen: Screen, tenant: dict[str, Any]) -> None:
 
 
 def _row(screen: Screen, tenant: dict[str, Any]) -> Sequence[object]:
-    quotas = [tenant["quotas"][name] for name in ("jobs", "payload_bytes", "requests_per_second")]
-    shown = ["any" if quota is None else f"{quota:g}" for quota in quotas]
+    shown = ["any" if quota is None else f"{quota:g}" for quota in map(tenant["quotas"].get, _QUOTAS)]
     return tenant["name"], f"{tenant['weight']:g}", *shown, screen.moment(tenant["created_at"])
 
 
-def _quotas(jobs: int | None, payload: int | None, requests: float | None) -> dict[str, float | None]:
+def _quotas(**given: float | None) -> dict[str, float | None]:
     """What is given; -1 stands for no quota."""
-    given = {"jobs": jobs, "payload_bytes": payload, "requests_per_second": requests}
     return {name: None if quota < 0 else quota for name, quota in given.items() if quota is not None}

@@ -28,7 +28,7 @@ from cronwell.model import backfill as model
 from cronwell.model import instants
 from cronwell.model.backfill import MOST_SLOTS, MOST_SPANS, Span
 from cronwell.model.identity import RANDOM_BITS, new_job_id
-from cronwell.model.job import check_json
+from cronwell.model.job import JobSpec, check_json
 from cronwell.model.planning import load_plan
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Backfill, BackfillState, ByDefinition, Job, Revision, Store, Transaction
@@ -218,6 +218,7 @@ class Backfills:
             job_state=job.state,
             job_revision=job.revision,
             job_pool=job.pool,
+            job_group=JobSpec.model_validate_json(job.spec).group_limit,
         )
         return new, first, last
 

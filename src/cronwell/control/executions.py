@@ -19,6 +19,7 @@ from cronwell.control.jobs import Jobs
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import wait_until_started
 from cronwell.control.views import ExecutionDetail, ExecutionView, Page, execution_detail, execution_view
+from cronwell.control.waits import why_not_started
 from cronwell.model.execution import TERMINAL, ExecutionKey, Kind, State
 from cronwell.model.job import JobSpec, check_json
 from cronwell.model.planning import PRIORITIES
@@ -65,8 +66,9 @@ class Executions:
             if locked is None or locked.state == "deleted":
                 raise errors.NotFound(f"job {job.name!r} is deleted")
             now = self._clock.now()
-            if limit is not None:
-                _check_overlap(await transaction.unfinished(tenant_id, job.id, now, limit), job.name, limit)
+            if limit is not None and spec.overlap in ("skip", "queue_one"):
+                most = limit + (spec.overlap == "queue_one")
+                _check_overlap(await transaction.unfinished(tenant_id, job.id, now, most), job.name, most)
             new = NewExecution(
                 tenant_id=tenant_id,
                 key=ExecutionKey(job.id, Kind.MANUAL, now),
@@ -77,6 +79,8 @@ class Executions:
                 pool=spec.pool,
                 payload=None if payload is UNSET else orjson.dumps(payload).decode(),
                 reason="triggered",
+                queueing=None if limit is None else spec.queueing,
+                group=spec.group_limit,
             )
             while not await transaction.insert_execution(new):
                 # Another trigger of this job in the same microsecond.
@@ -108,7 +112,9 @@ class Executions:
         if key.kind is Kind.SCHEDULED:
             override = await self._store.get_override(tenant_id, key.job_id, key.slot)
             override = override if override is not None and override.applied_at is not None else None
-        return execution_detail(execution, attempts, override)
+        detail = execution_detail(execution, attempts, override)
+        waits_for = await why_not_started(self._store, execution, self._clock.now())
+        return detail if waits_for is None else detail.model_copy(update={"waits_for": waits_for})
 
     async def page(
         self, tenant_id: int, where: ExecutionFilter, *, cursor: str | None, limit: int

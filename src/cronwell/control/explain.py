@@ -19,6 +19,7 @@ from cronwell.control.views import (
     execution_view,
     override_mark,
 )
+from cronwell.control.waits import why_not_started
 from cronwell.model import instants, zones
 from cronwell.model.describe import describe, effect_of
 from cronwell.model.execution import ExecutionKey, Kind, State
@@ -112,7 +113,10 @@ class Explain:
             **_neighbours(shown, at),
         }
         if execution is not None:
-            return Explanation(**facts | _with_override(_of_execution(execution, now), override))
+            found = _with_override(_of_execution(execution, now), override)
+            if (wait := await why_not_started(self._store, execution, now)) is not None:
+                found["sentence"] += f" {wait}"
+            return Explanation(**facts | found)
         verdict, reason, sentence = await self._without_execution(job, schedule, at, now)
         if verdict == "planned" and override is not None:
             verdict, reason, sentence = _foreseen(override, sentence, now)

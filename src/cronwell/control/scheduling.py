@@ -76,6 +76,9 @@ def move_from(
         running_limit=plan.running_limit,
         runs_left=staging.runs_left,
         awaits=staging.awaits,
+        queueing=plan.queueing,
+        group=plan.group,
+        is_followed=plan.is_followed,
     )
 
 
@@ -181,7 +184,19 @@ def resumed_at(job: Job, now: datetime, grace: timedelta) -> datetime:
 
 def standstill(cursor: Cursor, plan: Plan) -> Move:
     """No further slot."""
-    return Move(cursor, [], [], None, plan.pool, plan.priority, plan.running_limit, cursor.runs_left)
+    return Move(
+        cursor=cursor,
+        planned=[],
+        ranges=[],
+        next_slot=None,
+        pool=plan.pool,
+        priority=plan.priority,
+        running_limit=plan.running_limit,
+        runs_left=cursor.runs_left,
+        queueing=plan.queueing,
+        group=plan.group,
+        is_followed=plan.is_followed,
+    )
 
 
 def cursor_of(job: Job) -> Cursor | None:

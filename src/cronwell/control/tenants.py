@@ -23,6 +23,10 @@ class QuotasView(View):
     """Of one payload, where that is less than the installation's limit."""
     requests_per_second: float | None = None
     """Answered by one process of the API; twice as many may come at once."""
+    running: int | None = None
+    """Executions that run at once; others wait for their turn."""
+    executions_per_minute: int | None = None
+    """Executions that begin in a minute of the clock; others wait for the next one."""
 
 
 class TenantView(View):
@@ -68,6 +72,7 @@ class Tenants:
         changed = await self._store.change_tenant(name, weight, quotas)
         if changed is None:
             raise _missing(name)
+        await self._store.gate_waiting()
         telemetry.access_changed("tenant changed", tenant=name)
         return _view(changed)
 

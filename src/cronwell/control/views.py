@@ -113,6 +113,8 @@ class ExecutionDetail(ExecutionView):
     payload: Any = None
     override: OverrideMark | None = None
     """What somebody decided about its slot."""
+    waits_for: str | None = None
+    """Why it has not started although it is due, where that is not for a free worker."""
     attempts: list[AttemptView] = Field(default_factory=list)
     timeline: list[TimelineEntry] = Field(default_factory=list)
 

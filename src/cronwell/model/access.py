@@ -55,6 +55,10 @@ class Quotas:
     """Of one payload, where that is less than the installation's limit."""
     requests_per_second: float | None = None
     """Answered by one process of the API; twice as many may come at once."""
+    running: int | None = None
+    """Executions that run at once; others wait for their turn."""
+    executions_per_minute: int | None = None
+    """Executions that begin in a minute of the clock; others wait for the next one."""
 
     def check_payload(self, size: int) -> None:
         """Raise TooLarge for a payload that the tenant may not have."""

@@ -42,6 +42,8 @@ Priority = Literal["high", "normal", "low"]
 TargetKind = Literal["http", "shell", "handler"]
 Backoff = Literal["exponential", "linear", "fixed"]
 RetriedOutcome = Literal["failed", "timed_out", "worker_lost"]
+Queueing = Literal["queue_one", "queue_all", "cancel_running"]
+Overlap = Literal["allow", "skip", "queue_one", "queue_all", "cancel_running"]
 
 
 def _read_duration(value: object) -> object:
@@ -214,6 +216,15 @@ class RetryPolicy(Part):
         return self
 
 
+class Group(Part):
+    """Executions of several jobs that share something there is only so much of."""
+
+    key: Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+    """The group's name; jobs of one tenant that give the same name are in it together."""
+    limit: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 1
+    """How many executions of the group may run when one of this job starts, that one included."""
+
+
 _DEFAULT_RETRY = RetryPolicy()
 
 
@@ -251,10 +262,14 @@ class JobSpec(Part):
     """Which executions workers take first when more is due than they can run."""
     pool: Annotated[str, StringConstraints(pattern=POOL_PATTERN)] = "default"
     """The set of workers that runs it."""
-    overlap: Literal["allow", "skip"] = "skip"
-    """`skip` skips a slot while an earlier execution is unfinished; `allow` runs them beside each other."""
+    overlap: Overlap = "skip"
+    """What becomes of a slot that comes due while `max_running` executions of the job are unfinished: it is skipped; or
+    waits (`queue_all`); or waits unless another one waits already (`queue_one`); or the oldest is cancelled to make room
+    for it (`cancel_running`). `allow` runs them beside each other."""
     max_running: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
-    """With `overlap: skip`: how many executions of the job may be unfinished at once (default 1)."""
+    """How many executions of the job may be unfinished at once (default 1); not with `overlap: allow`."""
+    group: Group | None = None
+    """Executions of all jobs of a group wait until fewer than the limit run."""
     catch_up: Literal["none", "last", "all"] = "last"
     """Which missed slots run after an outage: none, the newest, or all of them."""
     catch_up_window: StrictDuration | None = None
@@ -283,13 +298,23 @@ class JobSpec(Part):
     @model_validator(mode="after")
     def _check_overlap(self) -> JobSpec:
         if self.overlap == "allow" and self.max_running is not None:
-            raise ValueError("max_running goes with `overlap: skip`; `allow` has no limit")
+            raise ValueError("`overlap: allow` has no limit; with `queue_all` those beyond max_running wait")
         return self
 
     @property
     def running_limit(self) -> int | None:
         """How many unfinished executions the job may have; None for no limit."""
         return None if self.overlap == "allow" else (self.max_running or 1)
+
+    @property
+    def queueing(self) -> Queueing | None:
+        """How a slot beyond the limit waits; None where it is skipped, or there is no limit."""
+        return None if self.overlap in ("allow", "skip") else self.overlap
+
+    @property
+    def group_limit(self) -> tuple[str, int] | None:
+        """The name of the job's group, and how many of it may run."""
+        return None if self.group is None else (self.group.key, self.group.limit)
 
 
 def check_json(value: object) -> None:

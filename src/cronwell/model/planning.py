@@ -23,7 +23,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from cronwell.model.execution import State
-from cronwell.model.job import JobSpec
+from cronwell.model.job import JobSpec, Queueing
 from cronwell.model.schedule import Schedule, effective_at, load, next_slot, slots
 
 CatchUp = Literal["none", "last", "all"]
@@ -55,18 +55,29 @@ class Plan:
     catch_up: CatchUp = "last"
     catch_up_window: timedelta | None = None
     catch_up_limit: int = 100
+    queueing: Queueing | None = None
+    """How a slot beyond the limit waits; None where it is skipped."""
+    group: tuple[str, int] | None = None
+    """The name of its group, and how many of it may run."""
+    is_followed: bool = False
+    """Other jobs wait for the end of its executions."""
 
     def canonical(self) -> str:
         """A short stable text from which `load_plan` makes the same plan. Defaults are left out."""
-        return _canonical(
-            self.schedule.canonical(),
-            self.pool,
-            self.priority,
-            self.running_limit,
-            self.catch_up,
-            self.catch_up_window,
-            self.catch_up_limit,
+        window = self.catch_up_window
+        parts: tuple[tuple[str, Any, Any], ...] = (
+            ("pool", self.pool, "default"),
+            ("priority", self.priority, 1),
+            ("limit", self.running_limit, 1),
+            ("catch_up", self.catch_up, "last"),
+            ("window", None if window is None else window // _TICK, None),
+            ("catch_up_limit", self.catch_up_limit, 100),
+            ("queueing", self.queueing, None),
+            ("group", self.group, None),
+            ("followed", self.is_followed, False),
         )
+        said = tuple((name, value) for name, value, default in parts if value != default)
+        return _canonical(self.schedule.canonical(), said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +131,16 @@ def plan_of(spec: JobSpec, schedule: Schedule) -> Plan:
         catch_up=spec.catch_up,
         catch_up_window=spec.catch_up_window,
         catch_up_limit=spec.catch_up_limit,
+        queueing=spec.queueing,
+        group=spec.group_limit,
     )
 
 
 @lru_cache(maxsize=16_384)
-def _canonical(
-    schedule: str,
-    pool: str,
-    priority: int,
-    running_limit: int | None,
-    catch_up: CatchUp,
-    catch_up_window: timedelta | None,
-    catch_up_limit: int,
-) -> str:
-    parts: dict[str, Any] = {"schedule": json.loads(schedule)}
-    if pool != "default":
-        parts["pool"] = pool
-    if priority != 1:
-        parts["priority"] = priority
-    if running_limit != 1:
-        parts["limit"] = running_limit
-    if catch_up != "last":
-        parts["catch_up"] = catch_up
-    if catch_up_window is not None:
-        parts["window"] = catch_up_window // timedelta(microseconds=1)
-    if catch_up_limit != 100:
-        parts["catch_up_limit"] = catch_up_limit
-    return json.dumps(parts, separators=(",", ":"), sort_keys=True)
+def _canonical(schedule: str, parts: tuple[tuple[str, Any], ...]) -> str:
+    return json.dumps(
+        {"schedule": json.loads(schedule), **dict(parts)}, separators=(",", ":"), sort_keys=True
+    )
 
 
 @lru_cache(maxsize=65_536)
@@ -162,6 +156,9 @@ def load_plan(text: str) -> Plan:
         catch_up=parts.get("catch_up", "last"),
         catch_up_window=None if window is None else timedelta(microseconds=window),
         catch_up_limit=parts.get("catch_up_limit", 100),
+        queueing=parts.get("queueing"),
+        group=None if "group" not in parts else (parts["group"][0], parts["group"][1]),
+        is_followed=parts.get("followed", False),
     )
 
 

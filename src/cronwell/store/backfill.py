@@ -50,3 +50,5 @@ class Backfill:
     job_state: str
     job_revision: int
     job_pool: str
+    job_group: tuple[str, int] | None = None
+    """The name of its group, and how many of it may run."""

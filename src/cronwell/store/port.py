@@ -38,8 +38,10 @@ from cronwell.store.records import (
     Ended,
     Execution,
     ExecutionFilter,
+    Halt,
     Job,
     JobFilter,
+    Line,
     Move,
     NewExecution,
     NewJob,
@@ -82,10 +84,12 @@ __all__ = [
     "Execution",
     "ExecutionFilter",
     "Finding",
+    "Halt",
     "Herd",
     "Job",
     "JobFilter",
     "KeptCalendar",
+    "Line",
     "Link",
     "Move",
     "NewExecution",
@@ -246,7 +250,38 @@ class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
         """The tenants that have something to claim, with their weights."""
         ...
 
-    async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int: ...
+    async def waiting_lines(self, pools: Sequence[str], ready_by: datetime) -> list[Line]:
+        """What waits at gates, the first in line of the earliest tier first."""
+        ...
+
+    async def claim_gated(
+        self,
+        worker: UUID,
+        lines: Sequence[Line],
+        *,
+        places: int,
+        shares: Mapping[int, int],
+        ready_by: datetime,
+        now: datetime,
+    ) -> tuple[list[Claimed], bool]:
+        """Claim what its gates let through, and tell whether some gate was another's at this moment."""
+        ...
+
+    async def why_waiting(self, tenant_id: int, key: ExecutionKey, now: datetime) -> Halt | None:
+        """What an execution waits for at its gates; None where it has none."""
+        ...
+
+    async def gate_waiting(self) -> int:
+        """Have what waits of tenants with quotas wait at their gate; how many had not."""
+        ...
+
+    async def settle_blocked(self, pools: Sequence[str], now: datetime) -> tuple[int, set[UUID]]:
+        """See to what came due while its job had as many unfinished as it may have, and does not simply wait.
+
+        It is skipped, or asks the oldest to end; how many are skipped, and the workers of those that are asked.
+        """
+        ...
+
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
         """Record results; for each, the state it led to, or None where its fence was no longer valid, or another's."""
         ...

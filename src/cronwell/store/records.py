@@ -12,6 +12,7 @@ from datetime import datetime
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
+from cronwell.model.job import Queueing
 from cronwell.model.planning import PlannedSlot, SkippedRange, load_plan
 from cronwell.model.waiting import waits_until
 
@@ -104,6 +105,12 @@ class Move:
     runs_left: int | None = None
     awaits: bool = False
     """The execution of `next_slot` is staged, and the job goes on when it has ended."""
+    queueing: Queueing | None = None
+    """How a slot beyond the limit waits; None where it is skipped."""
+    group: tuple[str, int] | None = None
+    """The name of the job's group, and how many of it may run."""
+    is_followed: bool = False
+    """Other jobs wait for the end of the job's executions."""
 
     def held_until(self, now: datetime) -> datetime | None:
         """When to look again at a job that only its calendars leave without a next slot; None for any other."""
@@ -127,6 +134,46 @@ class Claimed:
     revision: int
     priority: int
     payload: str | None
+    gate: str | None = None
+    """What it had to wait for: its group, or nothing but its tenant's quotas."""
+    is_awaited: bool = False
+    """Others may be waiting for its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Executions that wait at a gate, in one pool and tier."""
+
+    pool: str
+    priority: int
+    tenant_id: int
+    gate: str
+    """The name of their group; nothing where they wait for their tenant's quotas alone."""
+    limit: int | None
+    """How many of the group may run for the first in line to start, that one included."""
+    ready_at: datetime
+    weight: float
+    max_running: int | None
+    """How many the tenant may have running."""
+    max_per_minute: int | None
+    """How many the tenant may begin in a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What an execution that waits at its gates waits for."""
+
+    group: str
+    """The name of its group; nothing where it is in none."""
+    group_limit: int | None
+    max_running: int | None
+    """How many executions its tenant may have running; None for any number, as below."""
+    max_per_minute: int | None
+    group_running: int
+    running: int
+    """How many of its tenant run; counted only where that is limited."""
+    begun: int
+    """How many its tenant has begun in this minute; counted only where that is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +329,12 @@ class NewExecution:
     pool: str
     payload: str | None
     reason: str | None
+    queueing: Queueing | None = None
+    """How a slot beyond the limit waits; None where it is skipped."""
+    group: tuple[str, int] | None = None
+    """The name of the job's group, and how many of it may run."""
+    is_followed: bool = False
+    """Other jobs wait for its end."""
 
 
 @dataclass(frozen=True, slots=True)

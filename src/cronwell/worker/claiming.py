@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Ended, Store
 from cronwell.worker.catalog import Catalog, KnownJob
+from cronwell.worker.gated import Gated
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.slots import Slots
@@ -31,6 +33,8 @@ class Claiming:
         lease: Lease,
         catalog: Catalog,
         slots: Slots,
+        *,
+        tell: Callable[[Collection[UUID]], Awaitable[None]],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -38,6 +42,8 @@ class Claiming:
         self._lease = lease
         self._catalog = catalog
         self._slots = slots
+        self._tell = tell
+        self._gated = Gated(store, settings.pools)
         self._queues = [Queue(store, pool, priority) for pool in settings.pools for priority in PRIORITIES]
         self._is_uncertain = False
         self._claimed_at = 0.0
@@ -63,10 +69,16 @@ class Claiming:
         if has_more:
             self.wants_room = self._slots.free <= 0
             return self._settings.poll if self.wants_room else timedelta()
-        skipped = await self._store.skip_blocked(self._settings.pools, self._clock.now())
+        skipped, stopping = await self._store.settle_blocked(self._settings.pools, self._clock.now())
         if skipped:
             telemetry.skipped_for_overlap(skipped)
-        return self._settings.poll
+        if stopping:
+            await self._tell(stopping)
+        return GATHER if self._gated.is_contended else self._settings.poll
+
+    def hasten(self) -> None:
+        """Something has ended that others may have been waiting for."""
+        self._gated.hasten()
 
     def _early(self) -> float:
         """Seconds to wait for more free places: a busy worker that claims each place as it falls free claims one by one."""
@@ -82,9 +94,10 @@ class Claiming:
                 return True
             claims = await self._claim_from(queue, wanted)
             has_more = has_more or len(claims) == wanted
-        return has_more
+        wanted = min(self._slots.free, self._settings.claim_batch)
+        return has_more or wanted <= 0 or len(await self._claim_from(self._gated, wanted)) == wanted
 
-    async def _claim_from(self, queue: Queue, wanted: int) -> list[Claimed]:
+    async def _claim_from(self, queue: Queue | Gated, wanted: int) -> list[Claimed]:
         asked, began = time.monotonic(), time.perf_counter()
         now = self._clock.now()
         worker = self._lease.worker

@@ -12,9 +12,10 @@ Its services, in the order of starting; they stop in reverse, for these reasons:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from cronwell import errors, telemetry
 from cronwell.bus.port import Bus, orders_for, work_in
@@ -63,9 +64,11 @@ async def worker_services(
     departures = Departures(jobs)
     completion = Completion(store, settings)
 
-    def on_free() -> None:
+    def on_free(claimed: Claimed) -> None:
         # One claim for each place that falls free would be one for each execution.
-        if claiming.wants_room:
+        if claimed.is_awaited:
+            claiming.hasten()
+        if claimed.is_awaited or claiming.wants_room:
             claim_waker.wake()
 
     slots = Slots(
@@ -92,7 +95,11 @@ async def worker_services(
     catalog = Catalog(store)
     premises.on_failover(catalog.clear)
     premises.on_failover(keeper.look_again)
-    claiming = Claiming(store, clock, settings, lease, catalog, slots)
+
+    async def tell(workers: Collection[UUID]) -> None:
+        await bus.publish([orders_for(worker) for worker in workers])
+
+    claiming = Claiming(store, clock, settings, lease, catalog, slots, tell=tell)
     orders = orders_for(lease.worker)
 
     def hear(topic: str) -> None:

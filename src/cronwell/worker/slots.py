@@ -43,7 +43,7 @@ class Slots:
         clock: Clock,
         settings: WorkerSettings,
         *,
-        on_free: Callable[[], None],
+        on_free: Callable[[Claimed], None],
         on_gone: Callable[[Claimed], None],
     ) -> None:
         self._runners = runners
@@ -262,7 +262,7 @@ class Slots:
     def _forget(self, attempt: Attempt) -> None:
         if attempt in self._attempts:
             self._attempts.remove(attempt)
-            self._on_free()
+            self._on_free(attempt.claimed)
             if not self._attempts:
                 self._is_empty.set()
 

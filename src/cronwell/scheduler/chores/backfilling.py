@@ -179,4 +179,5 @@ def _execution(backfill: Backfill, past: PastSlot, ready_at: datetime) -> NewExe
         pool=backfill.job_pool,
         payload=backfill.payload,
         reason="backfill" if past.revision is None else "backfill_then",
+        group=backfill.job_group,
     )

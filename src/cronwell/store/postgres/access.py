@@ -63,10 +63,11 @@ class AccessRows:
     async def insert_tenant(
         self, name: str, weight: float, signing_secret: str, now: datetime, quotas: Quotas = NO_QUOTAS
     ) -> Tenant | None:
-        limits = (quotas.jobs, quotas.payload_bytes, quotas.requests_per_second)
         async with self._database.transaction() as connection:
             await connection.execute("lock table tenants in share row exclusive mode")
-            row = await connection.fetchrow(_SQL["insert_tenant"], name, weight, signing_secret, now, *limits)
+            row = await connection.fetchrow(
+                _SQL["insert_tenant"], name, weight, signing_secret, now, *_limits(quotas)
+            )
         return None if row is None else _tenant(row)
 
     async def get_tenant(self, name: str) -> Tenant | None:
@@ -89,15 +90,23 @@ class AccessRows:
                 _SQL["change_tenant"],
                 name,
                 was.weight if weight is None else weight,
-                now.jobs,
-                now.payload_bytes,
-                now.requests_per_second,
+                *_limits(now),
             )
         return None if row is None else _tenant(row)
 
 
 def _tenant(row: asyncpg.Record) -> Tenant:
-    return Tenant(row["id"], row["name"], row["weight"], row["created_at"], Quotas(*row[-3:]))
+    return Tenant(row["id"], row["name"], row["weight"], row["created_at"], Quotas(*row[-5:]))
+
+
+def _limits(quotas: Quotas) -> tuple[float | None, ...]:
+    return (
+        quotas.jobs,
+        quotas.payload_bytes,
+        quotas.requests_per_second,
+        quotas.running,
+        quotas.executions_per_minute,
+    )
 
 
 def _values(key: ApiKey) -> tuple[object, ...]:

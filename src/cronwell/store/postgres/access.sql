@@ -70,21 +70,21 @@ select exists (
 
 -- name: insert_tenant
 -- A new tenant, with the next number; null where the name is taken. Whoever makes another one meanwhile waits.
-insert into tenants (id, name, weight, signing_secret, created_at, max_jobs, max_payload, max_requests)
-select max(id) + 1, $1, $2, $3, $4, $5, $6, $7
+insert into tenants (id, name, weight, signing_secret, created_at, max_jobs, max_payload, max_requests, max_running, max_per_minute)
+select max(id) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9
 from tenants
 on conflict (name) do nothing
-returning id, name, weight, created_at, max_jobs, max_payload, max_requests
+returning id, name, weight, created_at, max_jobs, max_payload, max_requests, max_running, max_per_minute
 
 -- name: get_tenant
 -- A tenant by its name.
-select id, name, weight, created_at, max_jobs, max_payload, max_requests
+select id, name, weight, created_at, max_jobs, max_payload, max_requests, max_running, max_per_minute
 from tenants
 where name = $1
 
 -- name: list_tenants
 -- Tenants by name, from behind the place where the last page ended.
-select id, name, weight, created_at, max_jobs, max_payload, max_requests
+select id, name, weight, created_at, max_jobs, max_payload, max_requests, max_running, max_per_minute
 from tenants
 where $1::text is null or name > $1
 order by name
@@ -92,7 +92,7 @@ limit $2
 
 -- name: lock_tenant
 -- One tenant, until the transaction ends: whoever adds jobs to it meanwhile waits, or is waited for.
-select id, name, weight, created_at, max_jobs, max_payload, max_requests
+select id, name, weight, created_at, max_jobs, max_payload, max_requests, max_running, max_per_minute
 from tenants
 where name = $1
 for update
@@ -104,12 +104,14 @@ set weight = $2,
     max_jobs = $3::integer,
     max_payload = $4,
     max_requests = $5,
+    max_running = $6,
+    max_per_minute = $7,
     jobs = case
         when $3::integer is null then 0
         else (select count(*) from jobs where jobs.tenant_id = tenants.id and jobs.state <> 'deleted')
     end
 where name = $1
-returning id, name, weight, created_at, max_jobs, max_payload, max_requests
+returning id, name, weight, created_at, max_jobs, max_payload, max_requests, max_running, max_per_minute
 
 -- name: hold_tenant
 -- Keep a tenant's quotas as they are until the transaction ends, as adding a job does by its foreign key.

@@ -9,11 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, State
+from cronwell.model.job import Group
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Backfill, NewExecution
 from cronwell.store.postgres.days import DayChanges
-from cronwell.store.postgres.rows import STATES, Row, columns, key_of
+from cronwell.store.postgres.rows import STATES, Row, columns, key_of, waiting_of
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -120,10 +121,11 @@ class BackfillWrites(DayChanges):
                         each.pool,
                         each.payload,
                         each.reason,
+                        *waiting_of(each),
                     )
                     for each in new
                 ),
-                11,
+                15,
             ),
         )
         return {key_of(row) for row in rows}
@@ -143,4 +145,12 @@ def _keys(tenant_id: int, job_id: UUID, slots: Sequence[datetime]) -> list[list[
 
 
 def _backfill_of(row: Row | Mapping[str, Any]) -> Backfill:
-    return Backfill(**{**row, "unfinished": tuple(row["unfinished"])})
+    group = row["job_group"]
+    named = None if group is None else Group.model_validate_json(group)
+    return Backfill(
+        **{
+            **row,
+            "unfinished": tuple(row["unfinished"]),
+            "job_group": None if named is None else (named.key, named.limit),
+        }
+    )

@@ -12,7 +12,7 @@ select
     b.tenant_id, b.id, b.job_id, b.state, b.from_slot, b.to_slot, b.definition, b.is_newest_first, b.rate, b.concurrency,
     b.spans, b.slots, b.reached, b.next_ready_at, b.staged, b.passed_over, b.succeeded, b.failed, b.unfinished, b.payload,
     b.note, b.created_at, b.updated_at, b.finished_at, j.name as job_name, j.state as job_state,
-    j.revision as job_revision, j.pool as job_pool
+    j.revision as job_revision, j.pool as job_pool, j.spec ->> 'group' as job_group
 from backfills as b
 join jobs as j
     on j.tenant_id = b.tenant_id
@@ -34,7 +34,7 @@ for update
 -- name: share_job
 -- What a job is now; it stays so until the transaction ends, so that nothing is staged for one that is deleted in this
 -- moment.
-select name as job_name, state as job_state, revision as job_revision, pool as job_pool
+select name as job_name, state as job_state, revision as job_revision, pool as job_pool, spec ->> 'group' as job_group
 from jobs
 where tenant_id = $1
     and id = $2
@@ -46,7 +46,7 @@ select
     b.tenant_id, b.id, b.job_id, b.state, b.from_slot, b.to_slot, b.definition, b.is_newest_first, b.rate, b.concurrency,
     b.spans, b.slots, b.reached, b.next_ready_at, b.staged, b.passed_over, b.succeeded, b.failed, b.unfinished, b.payload,
     b.note, b.created_at, b.updated_at, b.finished_at, j.name as job_name, j.state as job_state,
-    j.revision as job_revision, j.pool as job_pool
+    j.revision as job_revision, j.pool as job_pool, j.spec ->> 'group' as job_group
 from backfills as b
 join jobs as j
     on j.tenant_id = b.tenant_id
@@ -119,15 +119,24 @@ from (
 ) as counted
 
 -- name: insert_asked
--- Add executions that were asked for. One that is there already stays as it is: a slot is backfilled once.
+-- Add executions that were asked for, rather than scheduled. One that is there already stays as it is.
 insert into executions (
-    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, payload, reason
+    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, payload, reason, queueing, gate,
+    gate_limit, is_followed
 )
-select tenant_id, job_id, kind, slot, ready_at, 'pending', revision, priority, running_limit, pool, payload::json, reason
-from unnest(
-    $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::timestamptz[], $6::integer[], $7::smallint[],
-    $8::smallint[], $9::text[], $10::text[], $11::text[]
-) as asked (tenant_id, job_id, kind, slot, ready_at, revision, priority, running_limit, pool, payload, reason)
+select
+    tenant_id, job_id, kind, slot, ready_at, 'pending', revision, tier_of(priority, gate), running_limit, pool, payload::json,
+    reason, queueing, gate, gate_limit, is_followed
+from (
+    select *, coalesce(named, case when tenant_id = any(array(select limited_tenants())) then '' end) as gate
+    from unnest(
+        $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::timestamptz[], $6::integer[], $7::smallint[],
+        $8::smallint[], $9::text[], $10::text[], $11::text[], $12::smallint[], $13::text[], $14::smallint[], $15::boolean[]
+    ) as given (
+        tenant_id, job_id, kind, slot, ready_at, revision, priority, running_limit, pool, payload, reason, queueing, named,
+        gate_limit, is_followed
+    )
+) as asked
 on conflict do nothing
 returning job_id, kind, slot
 

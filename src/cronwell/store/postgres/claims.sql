@@ -114,7 +114,8 @@ where executions.tenant_id = due.tenant_id
     and executions.slot = due.slot
 returning
     executions.tenant_id, executions.job_id, executions.kind, executions.slot, executions.ready_at,
-    executions.attempt, executions.fence, executions.revision, executions.priority, executions.payload
+    executions.attempt, executions.fence, executions.revision, executions.priority, executions.payload, executions.gate,
+    executions.queueing is not null or executions.gate is not null as is_awaited
 
 -- name: claim
 -- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live
@@ -192,74 +193,30 @@ from tenants
 join waiting on waiting.tenant_id = tenants.id
 where waiting.ready_at <= $3
 
--- name: skip_blocked
--- Skip the executions that came due while `running_limit` earlier ones of their job were unfinished. Run after a claim
--- that found less than it asked for: what is due and pending then is blocked, so there is little to look through.
--- What catches up, or was moved, waits for its turn and is not skipped, and neither is what waits for nothing but catching
--- up. What was moved and is not ready yet holds up nothing; what was moved and began before its slot does.
--- Pool by pool and tier by tier, and with a case that hides from the planner that only limited ones are wanted: for a
--- day that is still empty PostgreSQL 15 and 16 would otherwise choose to go through all that is staged ahead as well.
-with ahead as materialized (
-    select e.job_id, e.slot
-    from overrides as o
-    cross join lateral (
-        select job_id, slot
-        from executions as moved
-        where tenant_id = o.tenant_id
-            and job_id = o.job_id
-            and kind = 'scheduled'
-            and slot = o.slot
-            and running_limit is not null
-            and state::text in ('running', 'retrying')
-        offset 0
-    ) as e
-    where o.action = 'move'
-        and o.slot > $2::timestamptz - interval '1 day'
-        and o.ready_at <= $2
-),
-blocked as (
+-- name: claim_gated
+-- What `claim` does, of executions that wait at gates, which the caller has locked: up to $9 of each line, as long as its
+-- group's limit leaves room for that many beside the $10 that run. The gates remember who went through.
+/* part: claimants */,
+due as (
     select found.tenant_id, found.job_id, found.kind, found.slot
-    from unnest($1::text[]) as served (pool)
-    cross join unnest(array[0, 1, 2]::smallint[]) as tier (priority)
+    from unnest($1::text[], $2::smallint[], $7::integer[], $8::text[], $9::integer[], $10::integer[])
+        as line (pool, priority, tenant_id, gate, wanted, running)
     cross join lateral (
         select tenant_id, job_id, kind, slot
-        from executions as late
-        where pool = served.pool
-            and priority = tier.priority
-            and ready_at <= $2
-            and state = 'pending'
-            and case
-                when running_limit is null or reason in ('catch_up', 'moved') then false
-                else running_limit <= (
-                    select count(*)
-                    from executions as earlier
-                    where earlier.job_id = late.job_id
-                        and earlier.slot < late.slot
-                        and earlier.running_limit is not null
-                        and earlier.state in ('pending', 'running', 'retrying')
-                        and earlier.reason is distinct from 'catch_up'
-                        and (earlier.reason is distinct from 'moved' or earlier.ready_at <= $2)
-                ) + (
-                    select count(*)
-                    from ahead
-                    where ahead.job_id = late.job_id
-                        and ahead.slot > late.slot
-                )
-            end
-        offset 0
+        from executions as candidate
+        where pool = line.pool
+            and priority = line.priority
+            and tenant_id = line.tenant_id
+            and gate = line.gate
+            and gate is not null
+            and ready_at <= $3
+            and state in ('pending', 'retrying')
+            and coalesce(gate_limit >= line.running + line.wanted, true)
+            and /* part: may_start */
+        order by ready_at
+        limit line.wanted
+        for update skip locked
     ) as found
+    limit $5
 ),
-keys as (
-    select array_agg(tenant_id) as tenants, array_agg(job_id) as jobs, array_agg(kind) as kinds, array_agg(slot) as slots
-    from blocked
-)
-update executions as e
-set state = 'skipped', reason = 'overlap', finished_at = $2
-from keys
-cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as b (tenant_id, job_id, kind, slot)
-where e.tenant_id = b.tenant_id
-    and e.job_id = b.job_id
-    and e.kind = b.kind
-    and e.slot = b.slot
-    and e.state::text = 'pending'
-returning e.tenant_id, e.job_id, e.kind, e.slot
+/* part: take */

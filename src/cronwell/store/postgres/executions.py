@@ -38,6 +38,7 @@ from cronwell.store.postgres.rows import (
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 _CLAIMS = load_statements(Path(__file__).with_name("claims.sql"))
+_BLOCKED = load_statements(Path(__file__).with_name("blocked.sql"))
 _STAGING = load_statements(Path(__file__).with_name("staging.sql"))
 
 FIRST_WINDOW = timedelta(seconds=1)
@@ -84,8 +85,13 @@ class ExecutionRows:
         rows = await self._database.fetch(_CLAIMS["waiting_tenants"], pool, priority, ready_by)
         return {row["id"]: row["weight"] for row in rows}
 
-    async def skip_blocked(self, pools: Sequence[str], now: datetime) -> int:
-        return len(await self._database.fetch(_CLAIMS["skip_blocked"], list(pools), now))
+    async def settle_blocked(self, pools: Sequence[str], now: datetime) -> tuple[int, set[UUID]]:
+        row = await self._database.fetchrow(_BLOCKED["skip_blocked"], list(pools), now)
+        assert row is not None, "a count is one row"
+        if row["jobs"] is None:
+            return row["skipped"], set()
+        told = await self._database.fetch(_BLOCKED["cancel_overlapped"], row["jobs"], row["slots"], now)
+        return row["skipped"], {each["worker"] for each in told if each["state"] == State.RUNNING}
 
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
         states: list[State | None] = [None] * len(ended)

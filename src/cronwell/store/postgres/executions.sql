@@ -160,15 +160,6 @@ where worker = $1
     and state = 'running'
     and cancel_requested_at is not null
 
--- name: insert_execution
--- Add an execution that was asked for, rather than scheduled.
-insert into executions (
-    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, payload, reason
-)
-values ($1, $2, $3, $4, $5, 'pending', $6, $7, $8, $9, $10, $11)
-on conflict do nothing
-returning slot
-
 -- name: get_execution
 -- One execution by its key.
 select e.*, j.name as job_name

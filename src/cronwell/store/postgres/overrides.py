@@ -12,7 +12,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Cursor, Move, Override, WaitingOverride
 from cronwell.store.postgres.days import DayChanges
-from cronwell.store.postgres.rows import STATES, columns
+from cronwell.store.postgres.rows import STATES, columns, waiting_of
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -103,6 +103,7 @@ class OverrideChanges(DayChanges):
                 ),
                 6,
             ),
+            *waiting_of(move),
         )
         written = {row["slot"] for row in rows}
         await self._connection.execute(

@@ -94,10 +94,16 @@ where o.slot <= $4
 -- name: insert_decided
 -- Write slots of a job as overrides have them; the slots that had no row yet come back.
 insert into executions (
-    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, payload, reason, finished_at
+    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, payload, reason, finished_at,
+    queueing, gate, gate_limit, is_followed
 )
-select $1, $2, 'scheduled', slot, ready_at, state, $3, $4, $5, $6, payload::json, reason, finished_at
-from unnest(
+select
+    $1, $2, 'scheduled', slot, ready_at, state, $3, tier_of($4, own.gate), $5, $6, payload::json, reason, finished_at, $13,
+    own.gate, $15, $16
+from (
+    select coalesce($14::text, case when $1 = any(array(select limited_tenants())) then '' end) as gate
+) as own
+cross join unnest(
     $7::timestamptz[], $8::timestamptz[], $9::execution_state[], $10::text[], $11::text[], $12::timestamptz[]
 ) as decided (slot, ready_at, state, payload, reason, finished_at)
 on conflict do nothing

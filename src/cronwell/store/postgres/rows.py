@@ -9,7 +9,19 @@ from uuid import UUID
 import asyncpg
 
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
-from cronwell.store.port import Attempt, Claimed, Cursor, Execution, Job, Orphan, Touched, Worker
+from cronwell.model.job import Queueing
+from cronwell.store.port import (
+    Attempt,
+    Claimed,
+    Cursor,
+    Execution,
+    Job,
+    Move,
+    NewExecution,
+    Orphan,
+    Touched,
+    Worker,
+)
 
 Row = asyncpg.Record
 
@@ -17,10 +29,25 @@ Row = asyncpg.Record
 # A look-up in a dict takes 0.05 µs and a call of the enum 0.7 (November 2026), and rows come by the thousand.
 _KINDS = {kind.value: kind for kind in Kind}
 STATES = {state.value: state for state in State}
+TIERS = 3
+"""How many there are. An execution that has a gate stands so many above its own."""
+QUEUEING: dict[Queueing | None, int | None] = {
+    None: None,
+    "queue_one": 1,
+    "queue_all": 2,
+    "cancel_running": 3,
+}
+"""How the table has what becomes of a slot beyond its job's limit."""
 
 
 def key_of(row: Row) -> ExecutionKey:
     return ExecutionKey(row["job_id"], _KINDS[row["kind"]], row["slot"])
+
+
+def waiting_of(new: Move | NewExecution) -> tuple[int | None, str | None, int | None, bool]:
+    """What executions wait for, or have waiting for them, as the columns queueing, gate, gate_limit and is_followed."""
+    group, limit = new.group or (None, None)
+    return QUEUEING[new.queueing], group, limit, new.is_followed
 
 
 def job_of(row: Row) -> Job:
@@ -64,10 +91,25 @@ def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
             fence,
             worker,
             revision,
+            priority % TIERS,
+            payload,
+            gate,
+            is_awaited,
+        )
+        for (
+            tenant_id,
+            job_id,
+            kind,
+            slot,
+            ready_at,
+            attempt,
+            fence,
+            revision,
             priority,
             payload,
-        )
-        for tenant_id, job_id, kind, slot, ready_at, attempt, fence, revision, priority, payload in rows
+            gate,
+            is_awaited,
+        ) in rows
     ]
 
 
@@ -85,7 +127,7 @@ def execution_of(row: Row) -> Execution:
         fence=row["fence"],
         attempt=row["attempt"],
         revision=row["revision"],
-        priority=row["priority"],
+        priority=row["priority"] % TIERS,
         pool=row["pool"],
         worker=row["worker"],
         claimed_at=row["claimed_at"],

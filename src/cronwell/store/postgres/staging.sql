@@ -17,16 +17,24 @@ cross join lateral (
 -- name: insert_executions
 -- Stage slots. A slot that already has its verdict (a cancelled one, say) keeps it.
 insert into executions (
-    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at
+    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at, queueing,
+    gate, gate_limit, is_followed
 )
 select
-    tenant_id, job_id, 'scheduled', slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at
-from unnest(
-    $1::integer[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::execution_state[], $6::integer[],
-    $7::smallint[], $8::smallint[], $9::text[], $10::text[], $11::timestamptz[]
-) as staged (
-    tenant_id, job_id, slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at
-)
+    tenant_id, job_id, 'scheduled', slot, ready_at, state, revision, tier_of(priority, gate), running_limit, pool, reason,
+    finished_at, queueing, gate, gate_limit, is_followed
+from (
+    select *, coalesce(named, case when tenant_id = any(array(select limited_tenants())) then '' end) as gate
+    from unnest(
+        $1::integer[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::execution_state[], $6::integer[],
+        $7::smallint[], $8::smallint[], $9::text[], $10::text[], $11::timestamptz[], $12::smallint[], $13::text[],
+        $14::smallint[], $15::boolean[]
+    ) as given (
+        tenant_id, job_id, slot, ready_at, state, revision, priority, running_limit, pool, reason, finished_at, queueing,
+        named, gate_limit, is_followed
+    )
+    offset 0
+) as staged
 on conflict do nothing
 
 -- name: insert_staged
@@ -34,12 +42,23 @@ on conflict do nothing
 -- their job is sent once for each job, and looked up by its number. Numbers, not a join: a plan made for few rows would
 -- compare each slot with each job. A limit of 0 stands for none, because an array with nulls is searched from its start.
 insert into executions (
-    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool
+    tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, queueing, gate, gate_limit,
+    is_followed
 )
 select
     ($1::integer[])[job], ($2::uuid[])[job], 'scheduled', slot, ready_at, 'pending', ($3::integer[])[job],
-    ($4::smallint[])[job], nullif(($5::smallint[])[job], 0), ($6::text[])[($7::integer[])[job]]
-from unnest($8::integer[], $9::timestamptz[], $10::timestamptz[]) as staged (job, slot, ready_at)
+    tier_of(($4::smallint[])[job], gate), nullif(($5::smallint[])[job], 0), ($6::text[])[($7::integer[])[job]],
+    nullif(($11::smallint[])[job], 0), gate, ($13::smallint[])[($14::integer[])[job]], ($15::boolean[])[job]
+from (
+    select
+        *,
+        coalesce(
+            ($12::text[])[($14::integer[])[job]],
+            case when ($1::integer[])[job] = any(array(select limited_tenants())) then '' end
+        ) as gate
+    from unnest($8::integer[], $9::timestamptz[], $10::timestamptz[]) as given (job, slot, ready_at)
+    offset 0
+) as staged
 on conflict do nothing
 
 -- name: move_cursors

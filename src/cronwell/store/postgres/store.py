@@ -20,6 +20,7 @@ from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
+from cronwell.store.postgres.gates import GateRows
 from cronwell.store.postgres.jobs import JobReads
 from cronwell.store.postgres.nodes import NodeRows
 from cronwell.store.postgres.overrides import OverrideReads
@@ -49,6 +50,7 @@ class PostgresStore(
     BackfillReads,
     CalendarRows,
     ForecastReads,
+    GateRows,
     NodeRows,
     OverrideReads,
     PulseRows,

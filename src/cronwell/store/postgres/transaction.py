@@ -20,7 +20,15 @@ from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
 from cronwell.store.postgres.overrides import OverrideChanges
-from cronwell.store.postgres.rows import columns, cursor_of, job_of, key_of, touched_of
+from cronwell.store.postgres.rows import (
+    QUEUEING,
+    columns,
+    cursor_of,
+    job_of,
+    key_of,
+    touched_of,
+    waiting_of,
+)
 from cronwell.store.postgres.scan import ScanChanges
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.tzdata import TzdataChanges
@@ -29,7 +37,6 @@ _HERE = Path(__file__).parent
 _ACCESS = load_statements(_HERE / "access.sql")
 _JOBS = load_statements(_HERE / "jobs.sql")
 _STAGING = load_statements(_HERE / "staging.sql")
-_EXECUTIONS = load_statements(_HERE / "executions.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 
@@ -168,22 +175,7 @@ class PostgresTransaction(
         return [key_of(row) for row in rows]
 
     async def insert_execution(self, new: NewExecution) -> bool:
-        await self._ensure_days([new.key.slot])
-        slot = await self._connection.fetchval(
-            _EXECUTIONS["insert_execution"],
-            new.tenant_id,
-            new.key.job_id,
-            new.key.kind,
-            new.key.slot,
-            new.ready_at,
-            new.revision,
-            new.priority,
-            new.running_limit,
-            new.pool,
-            new.payload,
-            new.reason,
-        )
-        return slot is not None
+        return bool(await self.insert_executions([new]))
 
     async def note_change(self, tenant_id: int, action: str, object_: str, after: str | None) -> None:
         await note_change(self._connection, tenant_id, action, object_, after)
@@ -241,8 +233,9 @@ class PostgresTransaction(
 
     async def _insert_staged(self, moves: Sequence[Move]) -> None:
         """Write the slots that wait for their instant."""
-        jobs: list[tuple[int, UUID, int, int, int, int]] = []
+        jobs: list[tuple[int, UUID, int, int, int, int, int, int, bool]] = []
         pools: dict[str, int] = {}
+        groups: dict[tuple[str, int] | None, int] = {None: 0}
         staged: list[tuple[int, datetime, datetime]] = []
         for move in moves:
             waiting = [each for each in move.planned if each.reason is None]
@@ -257,12 +250,18 @@ class PostgresTransaction(
                         move.priority,
                         move.running_limit or 0,
                         pool,
+                        QUEUEING[move.queueing] or 0,
+                        groups.setdefault(move.group, len(groups)),
+                        move.is_followed,
                     )
                 )
                 number = len(jobs)
                 staged += [(number, each.slot, each.ready_at) for each in waiting]
         if staged:
-            tenants, ids, revisions, priorities, limits, numbers = columns(jobs, 6)
+            tenants, ids, revisions, priorities, limits, numbers, queueing, grouped, followed = columns(
+                jobs, 9
+            )
+            named = [group for group in groups if group is not None]
             await self._connection.execute(
                 _STAGING["insert_staged"],
                 tenants,
@@ -273,6 +272,10 @@ class PostgresTransaction(
                 list(pools),
                 numbers,
                 *columns(staged, 3),
+                queueing,
+                *columns(named, 2),
+                grouped,
+                followed,
             )
 
     async def _insert_others(self, moves: Sequence[Move], now: datetime) -> None:
@@ -290,13 +293,14 @@ class PostgresTransaction(
                 move.pool,
                 each.reason,
                 now if each.state is State.SKIPPED else None,
+                *waiting_of(move),
             )
             for move in moves
             for each in move.planned
             if each.reason is not None
         ]
         if rows:
-            await self._connection.execute(_STAGING["insert_executions"], *columns(rows, 11))
+            await self._connection.execute(_STAGING["insert_executions"], *columns(rows, 15))
 
     async def recall(self, tenant_id: int, key: str) -> Answer | None:
         # Two statements: the second sees what the holder of the lock committed while this one waited.

@@ -24,7 +24,9 @@ create table tenants (
     max_jobs integer check (max_jobs >= 0),
     max_payload integer check (max_payload >= 0),
     max_requests double precision check (max_requests > 0),
-    jobs integer not null default 0  -- counted only where they are limited
+    jobs integer not null default 0,  -- counted only where they are limited
+    max_running integer check (max_running >= 1),
+    max_per_minute integer check (max_per_minute >= 1)
 );
 
 -- What callers show to be let in: of the secret only its prefix and digest are kept.
@@ -135,6 +137,10 @@ create table executions (
     output text,
     payload json,
     progress json,
+    queueing smallint,
+    gate text collate "C",
+    gate_limit smallint,
+    is_followed boolean not null default false,
     primary key (job_id, slot, kind, tenant_id)
 ) partition by range (slot);
 

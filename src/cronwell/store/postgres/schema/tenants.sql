@@ -15,7 +15,7 @@ declare
 begin
     foreach held in array array[
         'jobs', 'job_revisions', 'cursors', 'executions', 'attempts', 'skips', 'calendars', 'calendar_uses', 'overrides',
-        'backfills', 'idempotency_keys', 'api_keys'
+        'backfills', 'idempotency_keys', 'api_keys', 'gates', 'holds'
     ] loop
         execute format('alter table %I enable row level security', held);
         execute format('alter table %I force row level security', held);
@@ -31,6 +31,7 @@ alter table tenants force row level security;
 create policy service on tenants to cronwell_service using (true);
 create policy tenant on tenants to cronwell_tenant using (id = acting_tenant());
 -- Not the secret that deliveries are signed with.
-grant select (id, name, weight, created_at, max_jobs, max_payload, max_requests, jobs), update (jobs) on tenants
-    to cronwell_tenant;
+grant select (
+    id, name, weight, created_at, max_jobs, max_payload, max_requests, jobs, max_running, max_per_minute
+), update (jobs) on tenants to cronwell_tenant;
 grant select on workers to cronwell_tenant;

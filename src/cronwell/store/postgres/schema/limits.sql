@@ -1,0 +1,40 @@
+-- What executions have to wait for beside their instant. With tables.sql, the schema that all migrations together make.
+
+-- Executions that are in a group, or whose tenant may only run so many: the group's name is their gate, or nothing. They stand
+-- in tiers of their own, 3 above the usual ones, and are claimed with their gates locked.
+create index executions_gated on executions (pool, priority, tenant_id, gate, ready_at)
+    where gate is not null and state in ('pending', 'retrying');
+
+-- What is locked to let executions through: one for each group, and one without a name for each tenant that has a quota, with
+-- how many it has been let through in a minute.
+create table gates (
+    tenant_id integer not null,
+    gate text collate "C" not null,
+    minute timestamptz not null default '-infinity',
+    used integer not null default 0,
+    primary key (tenant_id, gate)
+) with (fillfactor = 50);
+
+-- Who went through a gate. It counts as long as that execution is running and has the fence that it got there; nothing
+-- has to be given back, so nothing can fail to be.
+create table holds (
+    tenant_id integer not null,
+    gate text collate "C" not null,
+    job_id uuid not null,
+    slot timestamptz not null,
+    kind execution_kind not null,
+    fence bigint not null,
+    primary key (tenant_id, gate, job_id, slot, kind)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- The tenants whose executions wait for a quota.
+create function limited_tenants() returns setof integer
+language sql stable as $$
+    select id from tenants where max_running is not null or max_per_minute is not null
+$$;
+
+-- Where an execution stands in its pool: apart from the others if it has a gate.
+create function tier_of(priority smallint, gate text) returns smallint
+language sql immutable parallel safe as $$
+    select (priority + case when gate is null then 0 else 3 end)::smallint
+$$;

@@ -1,0 +1,52 @@
+"""What waits at gates, as a worker claims it: executions of groups, and of tenants with quotas."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from cronwell.model.fairness import FairShares
+from cronwell.store.port import Claimed, Store
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks, while nothing has ended that somebody may wait for."""
+
+
+class Gated:
+    """All pools and tiers together: a group may have executions in any of them."""
+
+    def __init__(self, store: Store, pools: Sequence[str]) -> None:
+        self._store = store
+        self._pools = pools
+        self._shares = FairShares()
+        self._look_at = 0.0
+        self.is_contended = False
+        """Another worker was at a gate at the same moment."""
+
+    def hasten(self) -> None:
+        """Look at once: something has ended that others may have been waiting for."""
+        self._look_at = 0.0
+
+    async def claim(self, worker: UUID, places: int, *, ready_by: datetime, now: datetime) -> list[Claimed]:
+        """Claim for so many places, of what its gates let through."""
+        if time.monotonic() < self._look_at:
+            return []
+        self._look_at = time.monotonic() + LOOK_EVERY
+        self.is_contended = False
+        lines = await self._store.waiting_lines(self._pools, ready_by)
+        if not lines:
+            return []
+        weights = {line.tenant_id: line.weight for line in lines}
+        shares = self._shares.allot(places, weights)
+        claims, self.is_contended = await self._store.claim_gated(
+            worker, lines, places=places, shares=shares, ready_by=ready_by, now=now
+        )
+        for tenant, share in shares.items():
+            unused = share - sum(claim.tenant_id == tenant for claim in claims)
+            if unused > 0:
+                self._shares.give_back(tenant, unused, weights[tenant])
+        if self.is_contended or len(claims) == places:
+            self.hasten()
+        return claims
