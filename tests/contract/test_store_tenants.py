@@ -207,6 +207,7 @@ STORE: dict[str, tuple[Reach, object]] = {
     "stale_cursors": (lambda s, e: s.stale_cursors((OTHER, UUID(int=0)), (OTHER, LAST), []), []),
     "standings": (lambda s, e: s.standings([(OTHER, e.job.id)], NOON, DAY), []),
     "list_attempts": (lambda s, e: s.list_attempts(OTHER, e.dead), []),
+    "why_waiting": (lambda s, e: s.why_waiting(OTHER, e.pending, NOON), None),
     "cancel_execution": (lambda s, e: s.cancel_execution(OTHER, e.pending, NOON), None),
     "cancel_execution, running": (lambda s, e: s.cancel_execution(OTHER, e.claim.key, NOON), None),
     "revive_execution": (lambda s, e: s.revive_execution(OTHER, e.dead, NOON), None),
@@ -300,7 +301,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 
 # Not of one tenant: they act for the whole installation, or on what they are handed with its tenant.
 OF_ALL = {
-    *("claim_shares", "waiting_tenants"),
+    *("claim_shares", "waiting_tenants", "waiting_lines", "claim_gated", "gate_waiting"),
     *("find_key", "insert_key", "has_keys", "seal_audit"),
     *("insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
     *("transaction", "pauses_over", "claim", "settle_blocked", "cancels", "held_by", "backlog", "register"),

@@ -27,6 +27,7 @@ ZONES = (
 PATIENT = {"max_attempts": 50, "backoff": "fixed", "initial_delay": "1s", "max_delay": "1s"}
 """Enough attempts that none fails for good because a fault took them."""
 MISSES_NOTHING: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 10_000, "catch_up_window": "1h"}
+LIMITED_JOBS = 10
 STORM_SCHEDULES = ("* * * * * *", "*/2 * * * * *", "1-59/2 * * * * *", "*/5 * * * * *", "3,17,42 * * * * *")
 POISON: tuple[Mapping[str, Any], ...] = (
     {"schedule": "0 0 30 2 *"},
@@ -49,6 +50,9 @@ class Size:
     minutes: int = 8
     longs: int = 2
     solos: int = 3
+    grouped: int = 3
+    limited: int = 0
+    """Executions to trigger of jobs that run one at a time, and of groups."""
     storms: int = 3
     hostile: bool = True
     storm_pause: float = 0.4
@@ -103,6 +107,17 @@ class Load:
             self._job(f"solo-{n}", f"{n}-59/3 * * * * *", path="/slow/4", overlap="skip")
             for n in range(size.solos)
         ]
+        made += [
+            self._job(
+                f"grouped-{n}",
+                f"{2 * n}-59/6 * * * * *",
+                path="/slow/0.5",
+                overlap="queue_one",
+                group={"key": "rig", "limit": 1},
+            )
+            for n in range(size.grouped)
+        ]
+        made += self._limited()
         made += [self._job("manual", None), self._job("manual-solo", None, path="/slow/2", overlap="skip")]
         # One attempt: it is to take down one worker, and not the next one after it.
         busy = {"target": {"handler": {"name": "rig.busy"}}, "timeout": "30s", "retry": {"max_attempts": 1}}
@@ -120,6 +135,26 @@ class Load:
                 for n, path in enumerate(HOSTILE)
             ]
         return made
+
+    def _limited(self) -> list[dict[str, Any]]:
+        """Jobs of which one runs at a time, and jobs of which three do together with others of their group."""
+        if not self._size.limited:
+            return []
+        alone = [
+            self._job(f"alone-{n}", None, path="/slow/0.05", overlap="queue_all") for n in range(LIMITED_JOBS)
+        ]
+        together = [
+            self._job(f"shared-{n}", None, path="/slow/0.05", group={"key": f"shared-{n % 4}", "limit": 3})
+            for n in range(LIMITED_JOBS)
+        ]
+        return alone + together
+
+    async def trigger_limited(self) -> None:
+        """Trigger as many as are wanted, of each of the limited jobs in turn."""
+        names = [job["name"] for job in self._limited()]
+        for number in range(self._size.limited):
+            name = names[number % len(names)]
+            await self._client.ask("trigger", name, "POST", f"/v1/jobs/name:{name}/trigger", {})
 
     async def create(self) -> None:
         await asyncio.gather(*(self._create(job) for job in self.jobs()))

@@ -101,7 +101,7 @@ class Nemesis:
     ) -> None:
         self._cluster = cluster
         self._faults = list(faults)
-        self._random = random.Random(seed)
+        self.random = random.Random(seed)
         self._tell = tell
         self.windows: list[Window] = []
         self.skipped: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Nemesis:
         """Inject until the time is over; each fault is healed before the next."""
         end = self._cluster.clock() + seconds
         while self._cluster.clock() < end:
-            for fault in self._random.sample(self._faults, len(self._faults)):
+            for fault in self.random.sample(self._faults, len(self._faults)):
                 if self._cluster.clock() + fault.seconds > end:
                     continue
                 if (reason := fault.impossible(self._cluster)) is not None:
@@ -119,7 +119,7 @@ class Nemesis:
                 await self.inject(fault)
                 # What comes late after a fault is to be its own, not the next one's.
                 await self.recovered()
-                await lasting(self._random.uniform(*rest))
+                await lasting(self.random.uniform(*rest))
             if not any(fault.seconds < end - self._cluster.clock() for fault in self._faults):
                 return
 
@@ -134,7 +134,7 @@ class Nemesis:
         """One fault, from its injection to its healing."""
         began = self._cluster.clock()
         self._tell(f"{fault.name} ...")
-        subject = await fault.inject(self._cluster, self._random)
+        subject = await fault.inject(self._cluster, self.random)
         try:
             await lasting(fault.seconds)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from bisect import bisect_right
 from collections import defaultdict
@@ -103,6 +104,15 @@ async def kill_workers(stage: Stage) -> None:
         await lasting(6)
         await stage.nemesis.inject(Killed("worker", seconds=2.0))
         await lasting(stage.cluster.shape.worker_lease + 6)
+
+
+async def kill_limited(stage: Stage) -> None:
+    """kill -9 of workers at random while limited executions wait in thousands."""
+    triggering = asyncio.create_task(stage.load.trigger_limited())
+    while not triggering.done():
+        await lasting(stage.nemesis.random.uniform(0.2, 1.5))
+        await stage.nemesis.inject(Killed("worker", seconds=0.5))
+    await triggering
 
 
 async def restart_database(stage: Stage) -> None:
@@ -260,3 +270,29 @@ def chance(one: list[float], other: list[float], rounds: int = 2000) -> float:
 
 def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
+
+
+def limited(history: History) -> dict[str, Any]:
+    """How many limited executions ended well, and how many of one job and of one group were under way at once."""
+    facts = Facts(history)
+    done = sum(
+        row.state == "succeeded" and facts.name(key[0]).startswith(("alone", "shared"))
+        for key, row in facts.rows.items()
+    )
+    figures = {"limited executions done": done}
+    for what, name_of in (
+        ("job", lambda name: name if name.startswith("alone") else None),
+        ("group", lambda name: int(name[-1]) % 4 if name.startswith("shared") else None),
+    ):
+        steps: defaultdict[Any, list[tuple[float, int]]] = defaultdict(list)
+        for body in history.bodies:
+            if (crowd := name_of(body.job)) is not None and body.status == 200 and body.ended is not None:
+                steps[crowd] += [(body.arrived, 1), (body.ended, -1)]
+        most = 0
+        for each in steps.values():
+            under_way = 0
+            for _, step in sorted(each):
+                under_way += step
+                most = max(most, under_way)
+        figures[f"most of one {what} at once"] = most
+    return figures

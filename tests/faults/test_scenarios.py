@@ -146,6 +146,27 @@ async def test_rescue(tmp_path: Path) -> None:
     assert report.figures["latest s"] <= DEFAULTS.worker_lease + 3
 
 
+async def test_limits(tmp_path: Path) -> None:
+    """S14: fifty workers, killed at random, never run more of a job or group than they may, and nothing stays held."""
+    size = Size(seconds=4, fives=0, minutes=0, longs=0, solos=2, storms=0, hostile=False, limited=2000)
+    shape = _shape(
+        dataclasses.replace(
+            Shape(),
+            schedulers=1,
+            apis=1,
+            workers=50,
+            extra={"CRONWELL_DATABASE_POOL_SIZE": "2"},
+            server={"max_connections": "400"},
+        )
+    )
+    plan = Plan(Options.read().seed, 0, (), shape, size, patience=300.0)
+    report = await _judged("limits", plan, tmp_path, act=scenarios.kill_limited, measure=scenarios.limited)
+    assert report.violations == []
+    assert report.figures["limited executions done"] >= 2000
+    assert report.figures["most of one job at once"] == 1
+    assert report.figures["most of one group at once"] == 3
+
+
 async def test_calm(tmp_path: Path) -> None:
     """L1: without a fault everything starts on the instant."""
     plan = Plan(Options.read().seed, 0, (), _shape(DEFAULTS), STEADY)

@@ -135,7 +135,7 @@ HOT = [
         "insert_executions",
         [
             *(_KEYS[0], _KEYS[1], _SLOTS, _SLOTS, ["pending"] * _COUNT, [1] * _COUNT, [1] * _COUNT, _NONE),
-            *(["default"] * _COUNT, _NONE, _NONE),
+            *(["default"] * _COUNT, _NONE, _NONE, _NONE, _NONE, _NONE, [False] * _COUNT),
         ],
         {},
     ),
@@ -144,6 +144,7 @@ HOT = [
         [
             *(_KEYS[0], _KEYS[1], _FENCES, [1] * _COUNT, [0] * _COUNT, ["default"], [1] * _COUNT),
             *(list(range(1, _COUNT + 1)), _SLOTS, _SLOTS),
+            *([0] * _COUNT, ["group"], [3], [0] * _COUNT, [False] * _COUNT),
         ],
         {},
     ),
@@ -183,7 +184,33 @@ HOT = [
     Guard(
         "skip_blocked",
         [["default"], NOON],
-        {"late": (CLAIMABLE,), "earlier": (EARLIER,), "moved": (KEY,), "e": (KEY,)},
+        {
+            "due": (CLAIMABLE,),
+            "moved": (KEY,),
+            "e": (KEY,),
+            **dict.fromkeys(("earlier", "waiting", "newer"), (EARLIER,)),
+        },
+    ),
+    Guard("cancel_overlapped", [_KEYS[1], _SLOTS, NOON], {"executions": (EARLIER,), "e": (KEY,)}),
+    Guard(
+        "waiting_gates",
+        [["default"], NOON, 1000],
+        {
+            "executions": (way("executions_gated", "pool", "priority"),),
+            "following": (way("executions_gated", "pool", "priority", "tenant_id", "gate"),),
+        },
+    ),
+    Guard("count_holds", [[1, 1], ["", "warehouse"]], {"held": (KEY,)}),
+    Guard(
+        "claim_gated",
+        [
+            *(["default"] * 2, [4, 4], NOON, worker_id(1), 1000, NOON),
+            *([1, 1], ["", "warehouse"], [500, 3], [0, 0]),
+        ],
+        {
+            "candidate": (way("executions_gated", "pool", "priority", "tenant_id", "gate", "ready_at"),),
+            **_BLOCKING,
+        },
     ),
     Guard(
         "complete",
@@ -413,18 +440,23 @@ COLD = [
         {"e": (way("executions_pkey", "job_id", "kind", "tenant_id"),)},
     ),
     Guard("list_early", [1, NOON, None, None, None, None, None, None, 51], {"early": (KEY,), "j": (JOB,)}),
+    Guard("why_waiting", [*_ONE, NOON], {"e": (KEY,), "held": (KEY,)}),
     Guard("waits_over", [NOON, 1000], {"cursors": (way("cursors_waiting", "held_until"),)}),
     Guard("all_plans", [1, 20_001], {"cursors": (way("cursors_pkey", "tenant_id"),)}),
 ]
 
 # These add rows, or read tables that stay small.
 UNGUARDED = {
-    *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "insert_execution", "register"),
+    *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "register"),
     *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
     *("forget", "lock_key", "recall", "remember", "hold_shards", "enter_shards", "list_shards"),
     # Found by their own keys, the newest first.
     *("list_audit", "check_audit", "note_change", "count_unsealed", "seal_audit"),
+    # There are as many gates as groups, and as many holds as running executions that went through one.
+    *("make_gates", "lock_gates", "hold_gates", "count_minute", "limited"),
+    # Reads all that waits on purpose, and seldom.
+    "gate_waiting",
     # A tenant has a few keys.
     *(
         "find_key",

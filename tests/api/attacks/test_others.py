@@ -43,6 +43,8 @@ HELD = (
     "backfills",
     "idempotency_keys",
     "api_keys",
+    "gates",
+    "holds",
     "audit",
     "audit_seals",
     "audit_unsealed",
@@ -242,7 +244,15 @@ async def test_the_database_itself_holds_a_tenant_to_its_rows(
                 assert await api_database.execute(delete) == "DELETE 0"
             assert await api_database.fetchval("select count(*) from tenants") == 1
         assert await api_database.fetchval(everything) == there
-    assert empty <= {"job_revisions", "attempts", "skips", "idempotency_keys", "audit_seals"}
+    assert empty <= {
+        "job_revisions",
+        "attempts",
+        "skips",
+        "idempotency_keys",
+        "audit_seals",
+        "gates",
+        "holds",
+    }
 
 
 async def test_a_request_acts_for_its_tenant_whatever_the_code_asks_for(

@@ -114,11 +114,11 @@ def _unexplained_skip(facts: Facts, key: Key, row: Row, stretch: Stretch) -> str
         case "overlap":
             limit = _limit(stretch)
             if limit is None:
-                return "its policy is allow"
+                return f"its policy is {stretch.spec.get('overlap')}"
             return (
                 ""
                 if _unfinished_before(facts, key, done) >= limit
-                else "no earlier execution was unfinished then"
+                else "too few earlier executions were unfinished then"
             )
         case "catch_up":
             if stretch.spec.get("catch_up") == "all":
@@ -141,7 +141,9 @@ def _unexplained_skip(facts: Facts, key: Key, row: Row, stretch: Stretch) -> str
 
 
 def _limit(stretch: Stretch) -> int | None:
-    return None if stretch.spec.get("overlap") == "allow" else int(stretch.spec.get("max_running") or 1)
+    """How many earlier executions have to be unfinished for a slot to be skipped; None where none ever is."""
+    most = int(stretch.spec.get("max_running") or 1)
+    return {"skip": most, "queue_one": most + 1}.get(stretch.spec.get("overlap", "skip"))
 
 
 def _unfinished_before(facts: Facts, key: Key, done: ExecutionChange) -> int:

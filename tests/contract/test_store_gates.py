@@ -1,0 +1,244 @@
+"""Gates: however many workers come at once and however they end, no more go through than there is room for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import datetime
+from uuid import UUID
+
+import pytest
+
+from cronwell.model.execution import State
+from cronwell.store.port import Claimed
+from tests.contract.desk import DAY, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk, ended
+
+ALL = {TENANT: 1000, OTHER_TENANT: 1000}
+
+
+async def through(
+    desk: Desk, worker: UUID | None = None, *, places: int = 1000, now: datetime = NOON
+) -> list[Claimed]:
+    """Claim at the gates until none is another's, or was not there yet."""
+    worker = worker or await desk.worker()
+    found: list[Claimed] = []
+    while True:
+        lines = await desk.store.waiting_lines(["default"], now)
+        claims, is_contended = await desk.store.claim_gated(
+            worker, lines, places=places - len(found), shares=ALL, ready_by=now, now=now
+        )
+        found += claims
+        if not is_contended:
+            return found
+
+
+async def quota(desk: Desk, **quotas: int | None) -> None:
+    assert await desk.store.change_tenant("default", None, quotas) is not None
+    await desk.store.gate_waiting()
+
+
+async def test_a_group_lets_through_as_many_as_its_limit_whatever_jobs_they_are_of(desk: Desk) -> None:
+    group = ("warehouse", 3)
+    for n in range(5):
+        await desk.staged(await desk.job(), NOON - n * SECOND, NOON - MINUTE - n * SECOND, group=group)
+    assert await desk.claim() == [], "a claim that does not know of gates finds none of them"
+    claims = await through(desk)
+    assert [claim.key.slot for claim in sorted(claims, key=lambda claim: claim.ready_at)] == [
+        NOON - MINUTE - n * SECOND for n in (4, 3, 2)
+    ], "in the order of time"
+    assert {(claim.gate, claim.is_awaited, claim.priority) for claim in claims} == {("warehouse", True, 1)}
+    assert await through(desk) == []
+    await desk.store.complete([ended(claims[0], State.SUCCEEDED)])
+    assert len(await through(desk)) == 1
+    assert await through(desk) == []
+
+
+async def test_groups_of_other_names_and_tenants_are_others(desk: Desk) -> None:
+    await desk.staged(await desk.job(), NOON - SECOND, NOON, group=("a", 1))
+    await desk.staged(await desk.job(), NOON, group=("b", 1))
+    await desk.staged(await desk.job(tenant_id=OTHER_TENANT), NOON, group=("a", 1))
+    claims = await through(desk)
+    assert Counter((claim.tenant_id, claim.gate) for claim in claims) == {
+        (TENANT, "a"): 1,
+        (TENANT, "b"): 1,
+        (OTHER_TENANT, "a"): 1,
+    }
+
+
+@pytest.mark.parametrize("end", ["lost", "retrying", "handed back", "cancelled", "failed"])
+async def test_who_ends_in_whatever_way_leaves_its_place(desk: Desk, end: str) -> None:
+    job = await desk.job()
+    await desk.staged(job, NOON - SECOND, NOON, group=("warehouse", 1))
+    [first] = await through(desk)
+    claim = (TENANT, first.key, first.fence)
+    if end == "handed back":
+        await desk.store.hand_back(first.worker, [claim])
+    else:
+        state = {"cancelled": State.CANCELLED, "failed": State.FAILED}.get(end, State.RETRYING)
+        await desk.store.complete([ended(first, state, ready_at=NOON + MINUTE)])
+    [second] = await through(desk)
+    assert second.key != first.key or end == "handed back"
+    assert await through(desk, now=NOON + MINUTE) == [], "and one that is tried again waits for it anew"
+
+
+async def test_the_limit_of_a_group_is_that_of_whoever_wants_to_start(desk: Desk) -> None:
+    await desk.staged(await desk.job(), *(NOON - n * SECOND for n in range(1, 5)), group=("db", 3))
+    alone = await desk.job()
+    await desk.staged(alone, NOON - MINUTE, group=("db", 1))
+    [first] = await through(desk)
+    assert first.key.job_id == alone.id, "the first in line"
+    assert len(await through(desk)) == 2, "others may run beside it"
+
+
+async def test_ten_workers_at_once_never_let_more_through(desk: Desk) -> None:
+    jobs = [await desk.job() for _ in range(4)]
+    for job in jobs:
+        await desk.staged(job, *(NOON - n * SECOND for n in range(10)), group=("warehouse", 3))
+    workers = [await desk.worker() for _ in range(10)]
+    running: set[tuple[object, int]] = set()
+    done = 0
+    most = 0
+
+    async def work(worker: UUID) -> None:
+        nonlocal most, done
+        while done < 40:
+            lines = await desk.store.waiting_lines(["default"], NOON)
+            claims, _ = await desk.store.claim_gated(
+                worker, lines, places=5, shares=ALL, ready_by=NOON, now=NOON
+            )
+            for claim in claims:
+                running.add((claim.key, claim.fence))
+                most = max(most, len(running))
+            await asyncio.sleep(0)
+            for claim in claims:
+                running.discard((claim.key, claim.fence))
+                assert await desk.store.complete([ended(claim, State.SUCCEEDED)]) == [State.SUCCEEDED]
+                done += 1
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*map(work, workers))
+    assert most == 3
+    assert done == 40
+
+
+async def test_a_tenant_runs_as_many_as_its_quota_and_others_are_free(desk: Desk) -> None:
+    await desk.staged(await desk.job(), NOON - SECOND, NOON)
+    await quota(desk, running=2)
+    await desk.staged(await desk.job(), NOON - SECOND * 3, NOON - SECOND * 2)
+    await desk.manual(await desk.job(), NOON)
+    await desk.staged(await desk.job(tenant_id=OTHER_TENANT), NOON - SECOND, NOON)
+    assert len(await desk.claim()) == 2, "the other's"
+    claims = await through(desk)
+    assert [claim.ready_at for claim in claims] == [NOON - SECOND * 3, NOON - SECOND * 2], "in order"
+    assert await through(desk) == []
+    await quota(desk, running=3)
+    assert len(await through(desk)) == 1
+    await quota(desk, running=None)
+    assert len(await through(desk)) == 2, "all of them, when there is no quota any more"
+
+
+async def test_a_tenant_begins_as_many_in_a_minute_as_its_quota(desk: Desk) -> None:
+    await quota(desk, executions_per_minute=3)
+    await desk.staged(await desk.job(), *(NOON - n * SECOND for n in range(5)))
+    first = await through(desk)
+    assert len(first) == 3
+    await desk.store.complete([ended(claim, State.SUCCEEDED) for claim in first])
+    assert await through(desk, now=NOON + SECOND * 59) == []
+    assert len(await through(desk, now=NOON + MINUTE)) == 2
+
+
+async def test_a_retry_is_no_new_execution_of_the_minute(desk: Desk) -> None:
+    await quota(desk, executions_per_minute=1)
+    await desk.staged(await desk.job(), NOON)
+    [claim] = await through(desk)
+    await desk.store.complete([ended(claim, State.RETRYING, ready_at=NOON + SECOND)])
+    assert await through(desk, now=NOON + SECOND) == [], "but it waits for its turn, in order"
+    [again] = await through(desk, now=NOON + MINUTE)
+    assert again.attempt == 2
+    await desk.staged(await desk.job(), NOON + SECOND)
+    assert len(await through(desk, now=NOON + MINUTE + SECOND)) == 1, "the retry used up none"
+
+
+async def test_a_group_within_a_tenant_with_a_quota_waits_for_both(desk: Desk) -> None:
+    await quota(desk, running=2)
+    await desk.staged(await desk.job(), *(NOON - n * SECOND for n in range(3)), group=("db", 1))
+    await desk.staged(await desk.job(), *(NOON - n * SECOND for n in range(3)), group=("web", 5))
+    claims = await through(desk)
+    assert len(claims) == 2
+    assert Counter(claim.gate for claim in claims)["db"] <= 1
+
+
+async def test_a_job_s_own_limit_holds_within_a_group(desk: Desk) -> None:
+    job = await desk.job()
+    await desk.staged(job, NOON - SECOND, NOON, group=("db", 5), running_limit=1, queueing="queue_all")
+    [claim] = await through(desk)
+    assert claim.key.slot == NOON - SECOND
+
+
+async def test_what_it_waits_for_is_told(desk: Desk) -> None:
+    await quota(desk, running=2, executions_per_minute=5)
+    _, second = await desk.staged(await desk.job(), NOON - SECOND, NOON, group=("db", 1))
+    await through(desk)
+    halt = await desk.store.why_waiting(TENANT, second, NOON)
+    assert halt is not None
+    assert (halt.group, halt.group_limit, halt.group_running) == ("db", 1, 1)
+    assert (halt.max_running, halt.running, halt.max_per_minute, halt.begun) == (2, 1, 5, 1)
+    await quota(desk, running=None, executions_per_minute=None)
+    [free] = await desk.staged(await desk.job(), NOON)
+    assert await desk.store.why_waiting(TENANT, free, NOON) is None
+    assert await desk.store.why_waiting(OTHER_TENANT, second, NOON) is None
+
+
+async def test_of_one_that_may_wait_others_are_skipped(desk: Desk) -> None:
+    job = await desk.job()
+    keys = await desk.staged(
+        job, *(NOON - n * MINUTE for n in (4, 3, 2, 1)), running_limit=1, queueing="queue_one"
+    )
+    [claim] = await desk.claim()
+    assert await desk.store.settle_blocked(["default"], NOON) == (2, set())
+    assert await desk.states(keys) == [State.RUNNING, State.PENDING, State.SKIPPED, State.SKIPPED]
+    assert await desk.store.settle_blocked(["default"], NOON) == (0, set())
+    await desk.store.complete([ended(claim, State.SUCCEEDED)])
+    assert [claim.key for claim in await desk.claim()] == [keys[1]]
+
+
+async def test_all_wait_in_order_where_the_job_says_so(desk: Desk) -> None:
+    job = await desk.job()
+    keys = await desk.staged(
+        job, *(NOON - n * MINUTE for n in (4, 3, 2, 1)), running_limit=1, queueing="queue_all"
+    )
+    for key in keys:
+        assert await desk.store.settle_blocked(["default"], NOON) == (0, set())
+        [claim] = await desk.claim()
+        assert claim.key == key
+        await desk.store.complete([ended(claim, State.SUCCEEDED)])
+
+
+async def test_the_newest_takes_the_place_of_what_runs_and_of_what_waits(desk: Desk) -> None:
+    job = await desk.job()
+    keys = await desk.staged(
+        job, *(NOON - n * MINUTE for n in (3, 2, 1)), running_limit=1, queueing="cancel_running"
+    )
+    worker = await desk.worker()
+    [claim] = await desk.claim(worker)
+    assert await desk.store.settle_blocked(["default"], NOON) == (1, {worker})
+    assert await desk.states(keys) == [State.RUNNING, State.SKIPPED, State.PENDING]
+    assert [key for _, key, _ in await desk.store.cancels(worker)] == [keys[0]]
+    assert await desk.store.settle_blocked(["default"], NOON) == (0, set()), "once"
+    assert await desk.claim() == []
+    await desk.store.complete([ended(claim, State.CANCELLED)])
+    assert [claim.key for claim in await desk.claim()] == [keys[2]]
+
+
+async def test_of_several_that_run_the_oldest_makes_room_and_a_retry_ends_at_once(desk: Desk) -> None:
+    job = await desk.job()
+    keys = await desk.staged(
+        job, *(NOON - n * MINUTE for n in (3, 2)), running_limit=2, queueing="cancel_running"
+    )
+    claims = {claim.key: claim for claim in await desk.claim()}
+    assert len(claims) == 2
+    await desk.store.complete([ended(claims[keys[0]], State.RETRYING, ready_at=NOON + DAY)])
+    [newest] = await desk.staged(job, NOON, running_limit=2, queueing="cancel_running")
+    assert await desk.store.settle_blocked(["default"], NOON) == (0, set())
+    assert await desk.states([*keys, newest]) == [State.CANCELLED, State.RUNNING, State.PENDING]
+    assert [claim.key for claim in await desk.claim()] == [newest]
