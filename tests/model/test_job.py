@@ -222,10 +222,28 @@ def test_other_timeouts_are_refused(timeout: object) -> None:
     assert "timeout" in refusal(timeout=timeout)
 
 
-def test_a_limit_goes_with_skipping_only() -> None:
+def test_a_limit_goes_with_all_but_allow() -> None:
     assert spec(overlap="allow").running_limit is None
     assert spec(max_running=7).running_limit == 7
-    assert "goes with" in refusal(overlap="allow", max_running=2)
+    assert spec(overlap="queue_all", max_running=7).running_limit == 7
+    assert "has no limit; with `queue_all`" in refusal(overlap="allow", max_running=2)
+
+
+def test_how_a_slot_beyond_the_limit_waits() -> None:
+    kinds = ("allow", "skip", "queue_one", "queue_all", "cancel_running")
+    assert [spec(overlap=kind).queueing for kind in kinds] == [
+        None,
+        None,
+        "queue_one",
+        "queue_all",
+        "cancel_running",
+    ]
+    assert spec(group={"key": "warehouse"}).group_limit == ("warehouse", 1)
+    assert spec(group={"key": "warehouse", "limit": 3}).group_limit == ("warehouse", 3)
+    assert spec().group_limit is None
+    assert "1" in refusal(group={"key": "warehouse", "limit": 0})
+    assert "key" in refusal(group={"limit": 3})
+    assert "pattern" in refusal(group={"key": "not a name"})
 
 
 @pytest.mark.parametrize("fields", [{"max_running": 0}, {"max_running": 10_001}, {"catch_up_limit": 0}])

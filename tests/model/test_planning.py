@@ -70,6 +70,9 @@ def plans(draw: st.DrawFn) -> Plan:
             st.none() | st.just(timedelta(days=1)) | st.timedeltas(timedelta(), timedelta(days=2))
         ),
         catch_up_limit=draw(st.integers(1, 300)),
+        queueing=draw(st.sampled_from([None, "queue_one", "queue_all", "cancel_running"])),
+        group=draw(st.none() | st.tuples(st.sampled_from(["db", "web"]), st.integers(1, 9))),
+        is_followed=draw(st.booleans()),
     )
 
 

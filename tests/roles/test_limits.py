@@ -27,7 +27,7 @@ class Crowd:
 
     async def work(self, ctx: Context) -> None:
         name = ctx.payload or "all"
-        self.order.append(ExecutionKey.parse(ctx.execution))
+        self.order.append(ExecutionKey.parse(ctx.execution_id))
         self.inside[name] += 1
         self.most[name] = max(self.most[name], self.inside[name])
         await asyncio.sleep(0.01)
@@ -107,7 +107,8 @@ async def test_a_newer_slot_has_what_runs_cancelled_and_takes_its_place(house: H
 
     async def work(ctx: Context) -> None:
         if not cancelled.is_set():
-            await ctx.cancelled.wait()
+            while not ctx.cancelled:
+                await asyncio.sleep(0.01)
             cancelled.set()
             raise RuntimeError("stopped half way")
 

@@ -90,4 +90,6 @@ async def lines(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
 def declared() -> str:
     """The schema as it is declared for reading."""
     folder = MIGRATIONS.parent / "schema"
-    return "\n".join((folder / name).read_text() for name in ("tables.sql", "tenants.sql", "audit.sql"))
+    return "\n".join(
+        (folder / name).read_text() for name in ("tables.sql", "limits.sql", "tenants.sql", "audit.sql")
+    )
