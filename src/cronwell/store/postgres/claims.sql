@@ -210,7 +210,8 @@ due as (
             and gate = line.gate
             and gate is not null
             and ready_at <= $3
-            and state in ('pending', 'retrying')
+            and state < 'succeeded'
+            and state <> 'running'
             and coalesce(gate_limit >= line.running + line.wanted, true)
             and /* part: may_start */
         order by ready_at

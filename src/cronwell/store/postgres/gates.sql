@@ -26,7 +26,8 @@ cross join lateral (
             where pool = served.pool
                 and priority = tier.priority
                 and gate is not null
-                and state in ('pending', 'retrying')
+                and state < 'succeeded'
+                and state <> 'running'
             order by tenant_id, gate, ready_at
             limit 1
         )
@@ -40,7 +41,8 @@ cross join lateral (
                 and priority = tier.priority
                 and gate is not null
                 and (tenant_id, gate) > (line.tenant_id, line.gate)
-                and state in ('pending', 'retrying')
+                and state < 'succeeded'
+                and state <> 'running'
             order by tenant_id, gate, ready_at
             limit 1
         ) as next

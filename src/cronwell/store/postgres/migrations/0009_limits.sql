@@ -15,7 +15,7 @@ alter table executions
     add column is_followed boolean not null default false;
 
 create index executions_gated on executions (pool, priority, tenant_id, gate, ready_at)
-    where gate is not null and state in ('pending', 'retrying');
+    where gate is not null and state < 'succeeded' and state <> 'running';
 
 create table gates (
     tenant_id integer not null,

@@ -1,9 +1,10 @@
 -- What executions have to wait for beside their instant. With tables.sql, the schema that all migrations together make.
 
 -- Executions that are in a group, or whose tenant may only run so many: the group's name is their gate, or nothing. They stand
--- in tiers of their own, 3 above the usual ones, and are claimed with their gates locked.
+-- in tiers of their own, 3 above the usual ones, and are claimed with their gates locked. Those are the states pending and
+-- retrying, said in such a way that no plan made on an empty day takes the index of all that is claimable for this one.
 create index executions_gated on executions (pool, priority, tenant_id, gate, ready_at)
-    where gate is not null and state in ('pending', 'retrying');
+    where gate is not null and state < 'succeeded' and state <> 'running';
 
 -- What is locked to let executions through: one for each group, and one without a name for each tenant that has a quota, with
 -- how many it has been let through in a minute.
