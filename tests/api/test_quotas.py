@@ -39,7 +39,8 @@ async def team(served: Served, rig: Rig) -> AsyncIterator[Caller]:
         yield caller
 
 
-NONE: dict[str, float | None] = {"jobs": None, "payload_bytes": None, "requests_per_second": None}
+OTHERS = ("payload_bytes", "requests_per_second", "running", "executions_per_minute")
+NONE: dict[str, float | None] = {"jobs": None, **dict.fromkeys(OTHERS)}
 
 
 async def _limit(team: Caller, **quotas: Any) -> dict[str, Any]:
@@ -140,7 +141,15 @@ async def test_another_tenant_is_not_slowed_down(team: Caller, api: Caller) -> N
 async def test_quotas_of_a_new_tenant_and_those_that_make_no_sense(team: Caller, api: Caller) -> None:
     made = await api.post("/v1/tenants", {"name": "fresh-one", "weight": 2, "quotas": {"jobs": 3}})
     if made.status == 201:
-        assert made.json["quotas"] == {"jobs": 3, "payload_bytes": None, "requests_per_second": None}
-    for wrong in ({"jobs": -1}, {"jobs": 1.5}, {"requests_per_second": 0}, {"nothing": 1}, {"jobs": "many"}):
+        assert made.json["quotas"] == {"jobs": 3, **dict.fromkeys(OTHERS)}
+    for wrong in (
+        {"jobs": -1},
+        {"jobs": 1.5},
+        {"requests_per_second": 0},
+        {"nothing": 1},
+        {"jobs": "many"},
+        {"running": 0},
+        {"executions_per_minute": 1.5},
+    ):
         assert (await api.call("PATCH", "/v1/tenants/limited", {"quotas": wrong})).status == 422
     assert (await api.call("PATCH", "/v1/tenants/nobody", {"weight": 2})).status == 404

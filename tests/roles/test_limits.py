@@ -14,7 +14,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.scheduler.chores.gating import Gating
 from cronwell.targets.handler import Context
 from tests.support.house import TENANT, House
-from tests.support.waiting import until_async
+from tests.support.waiting import until, until_async
 
 
 class Crowd:
@@ -30,7 +30,8 @@ class Crowd:
         self.order.append(ExecutionKey.parse(ctx.execution_id))
         self.inside[name] += 1
         self.most[name] = max(self.most[name], self.inside[name])
-        await asyncio.sleep(0.01)
+        for _ in range(50):
+            await asyncio.sleep(0)
         self.inside[name] -= 1
 
 
@@ -107,8 +108,7 @@ async def test_a_newer_slot_has_what_runs_cancelled_and_takes_its_place(house: H
 
     async def work(ctx: Context) -> None:
         if not cancelled.is_set():
-            while not ctx.cancelled:
-                await asyncio.sleep(0.01)
+            await until(lambda: ctx.cancelled)
             cancelled.set()
             raise RuntimeError("stopped half way")
 

@@ -91,5 +91,6 @@ def declared() -> str:
     """The schema as it is declared for reading."""
     folder = MIGRATIONS.parent / "schema"
     return "\n".join(
-        (folder / name).read_text() for name in ("tables.sql", "limits.sql", "tenants.sql", "audit.sql")
+        (folder / name).read_text()
+        for name in ("tables.sql", "cluster.sql", "limits.sql", "tenants.sql", "audit.sql")
     )

@@ -113,10 +113,10 @@ class Explain:
             **_neighbours(shown, at),
         }
         if execution is not None:
-            found = _with_override(_of_execution(execution, now), override)
+            told = _with_override(_of_execution(execution, now), override)
             if (wait := await why_not_started(self._store, execution, now)) is not None:
-                found["sentence"] += f" {wait}"
-            return Explanation(**facts | found)
+                told["sentence"] += f" {wait}"
+            return Explanation(**facts | told)
         verdict, reason, sentence = await self._without_execution(job, schedule, at, now)
         if verdict == "planned" and override is not None:
             verdict, reason, sentence = _foreseen(override, sentence, now)

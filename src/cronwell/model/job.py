@@ -309,7 +309,7 @@ class JobSpec(Part):
     @property
     def queueing(self) -> Queueing | None:
         """How a slot beyond the limit waits; None where it is skipped, or there is no limit."""
-        return None if self.overlap in ("allow", "skip") else self.overlap
+        return None if self.overlap == "allow" or self.overlap == "skip" else self.overlap  # noqa: PLR1714  # for mypy
 
     @property
     def group_limit(self) -> tuple[str, int] | None:
