@@ -196,8 +196,9 @@ class Cluster:
                 if self.is_kept and not node.is_running and time.monotonic() >= node.down_until:
                     await asyncio.to_thread(node.start)
 
-    async def until_ready(self, within: float = 60.0) -> None:
+    async def until_ready(self, within: float | None = None) -> None:
         """Wait until each shard has an owner that lives, each worker is in, and each API answers."""
+        within = 60.0 + 4 * len(self.nodes) if within is None else within
         lacking: dict[str, object] = {}
 
         async def is_ready() -> bool:
