@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -19,7 +19,9 @@ class Servers:
     hosts: tuple[tuple[str, int], ...]
     """Names (or addresses; those of IPv6 in brackets) and ports, at least one."""
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
+    database: int = 0
+    """The number after a slash at the end, of a broker that has numbered databases."""
 
 
 def is_loopback(host: str) -> bool:
@@ -32,7 +34,25 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def parse(text: str, *, schemes: Sequence[str], port: int) -> Servers:
+def parse_one(text: str, *, schemes: Sequence[str], port: int) -> Servers:
+    """Read the address of one server with numbered databases: `redis://:password@one:6379/3`. Raises ValueError."""
+    address, _, number = text.strip().rpartition("/")
+    if address.endswith(":/") or "@" in number:
+        address, number = text, "0"
+    number = number or "0"
+    if not (number.isascii() and number.isdigit() and len(number) < 6):
+        raise ValueError(
+            f"{number!r} is not the number of a database: the address is {schemes[0]}://HOST:PORT/NUMBER"
+        )
+    servers = parse(address, schemes=schemes, port=port, needs_user=False)
+    if len(servers.hosts) != 1:
+        raise ValueError(
+            f"{without_password(text)!r} names several hosts: the address is {schemes[0]}://HOST:PORT"
+        )
+    return replace(servers, database=int(number))
+
+
+def parse(text: str, *, schemes: Sequence[str], port: int, needs_user: bool = True) -> Servers:
     """Read an address; `port` is for hosts that name none. Raises ValueError that says what is accepted."""
     accepted = f"{schemes[0]}://HOST:PORT,HOST:PORT"
     scheme, _, rest = text.strip().partition("://")
@@ -42,7 +62,7 @@ def parse(text: str, *, schemes: Sequence[str], port: int) -> Servers:
         )
     login, at, names = rest.removesuffix("/").rpartition("@")
     user, _, password = login.partition(":")
-    if at and not user:
+    if at and not user and (needs_user or not password):
         raise ValueError(
             f"the address has an @ but no user before it: it is {schemes[0]}://USER:PASSWORD@HOST:PORT"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ from cronwell.settings import (
     HttpSettings,
     LimitSettings,
     LogSettings,
+    PublishSettings,
     RetentionSettings,
     SchedulerSettings,
     Settings,
@@ -49,6 +51,7 @@ __all__ = [
     "LimitSettings",
     "Line",
     "LogSettings",
+    "PublishSettings",
     "RetentionSettings",
     "SchedulerSettings",
     "Settings",
@@ -108,7 +111,7 @@ def describe(
     """Return every setting with its value and where it came from."""
     settings, origins = _read(environ, file, overrides)
     lines = []
-    for path, leaf in _leaves(Settings):
+    for path, leaf in _paths(settings):
         value = _value(settings, path)
         shown = "(set)" if path in SECRET_PATHS and value else value
         shown = addresses.without_password(shown) if isinstance(shown, str) else shown
@@ -118,7 +121,11 @@ def describe(
 
 def as_environ(settings: Settings) -> dict[str, str]:
     """Settings as environment variables, to hand them on to another process."""
-    return {env_name(path): write_value(_value(settings, path)) for path, _ in _leaves(Settings)}
+    return {
+        env_name(path): write_value(value)
+        for path, leaf in _paths(settings)
+        if (value := _value(settings, path)) or not _is_named(leaf)
+    }
 
 
 def env_name(path: str) -> str:
@@ -136,12 +143,17 @@ def _read(
     file = file or (Path(environ["CRONWELL_CONFIG"]) if environ.get("CRONWELL_CONFIG") else None)
     for path, raw in _from_file(file, leaves):
         values[path], origins[path] = _convert(leaves, path, raw, str(file)), str(file)
-    names = {env_name(path): path for path in leaves}
+    names = {env_name(path): path for path, leaf in leaves.items() if not _is_named(leaf)}
+    groups = {f"{env_name(path)}_": path for path, leaf in leaves.items() if _is_named(leaf)}
     for name, text in environ.items():
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
+        group = next((each for each in groups if name.startswith(each)), None)
+        if group is not None and name != group:
+            names[name] = f"{groups[group]}.{name.removeprefix(group).lower()}"
         if name not in names:
-            raise ConfigError(f"{name} is not a setting{_nearest(name, list(names))}")
+            known = [*names, *(f"{each}NAME" for each in groups)]
+            raise ConfigError(f"{name} is not a setting{_nearest(name, known)}")
         values[names[name]], origins[names[name]] = _convert(leaves, names[name], text, name), name
     for path, raw in (overrides or {}).items():
         values[path], origins[path] = _convert(leaves, path, raw, "command line"), "command line"
@@ -167,7 +179,7 @@ def _from_file(file: Path | None, leaves: Mapping[str, Field[Any]]) -> Iterator[
     for key, value in tree.items():
         pairs = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
         for path, raw in pairs.items():
-            if path not in leaves:
+            if _leaf(leaves, path) is None:
                 raise ConfigError(f"{file}: {path} is not a setting{_nearest(path, list(leaves))}")
             yield path, raw
 
@@ -181,10 +193,33 @@ def _leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
             yield prefix + each.name, each
 
 
-def _value(settings: Settings, path: str) -> object:
-    value: object = settings
+def _paths(settings: Settings) -> Iterator[tuple[str, Field[Any]]]:
+    """Each setting that there is; of those that have names, each that was given, or else one as an example."""
+    for path, leaf in _leaves(Settings):
+        if _is_named(leaf):
+            names = _value(settings, path) or [leaf.metadata["example"]]
+            yield from ((f"{path}.{name}", leaf) for name in sorted(names))
+        else:
+            yield path, leaf
+
+
+def _is_named(leaf: Field[Any]) -> bool:
+    return "pattern" in leaf.metadata
+
+
+def _leaf(leaves: Mapping[str, Field[Any]], path: str) -> Field[Any] | None:
+    """The declaration of a setting; None where there is no such."""
+    group, _, name = path.rpartition(".")
+    if group in leaves and _is_named(leaves[group]):
+        return leaves[group] if name else None
+    leaf = leaves.get(path)
+    return None if leaf is None or _is_named(leaf) else leaf
+
+
+def _value(settings: Settings, path: str) -> Any:
+    value: Any = settings
     for name in path.split("."):
-        value = getattr(value, name)
+        value = value.get(name, "") if isinstance(value, Mapping) else getattr(value, name)
     return value
 
 
@@ -195,6 +230,13 @@ def _build(kind: Any, prefix: str, values: Mapping[str, object]) -> Any:
         path = prefix + each.name
         if is_dataclass(hints[each.name]):
             given[each.name] = _build(hints[each.name], f"{path}.", values)
+        elif _is_named(each):
+            # One that is given as nothing is not there.
+            given[each.name] = {
+                name.removeprefix(f"{path}."): value
+                for name, value in values.items()
+                if name.startswith(f"{path}.") and value
+            }
         elif path in values:
             given[each.name] = values[path]
         else:
@@ -203,11 +245,24 @@ def _build(kind: Any, prefix: str, values: Mapping[str, object]) -> Any:
 
 
 def _convert(leaves: Mapping[str, Field[Any]], path: str, raw: object, origin: str) -> object:
+    leaf = _leaf(leaves, path)
+    assert leaf is not None
     try:
-        return _checked(leaves[path], CONVERTERS[_kind(path)](raw))
+        if _is_named(leaf):
+            _check_name(leaf, path)
+            return _checked(leaf, str(raw))
+        return _checked(leaf, CONVERTERS[_kind(path)](raw))
     except (ValueError, TypeError) as error:
         detail = str(error) or f"{raw!r} is not accepted"
         raise ConfigError(f"{origin}: {path} ({env_name(path)}): {detail}") from None
+
+
+def _check_name(leaf: Field[Any], path: str) -> None:
+    name = path.rpartition(".")[2]
+    if not re.search(leaf.metadata["pattern"], name):
+        raise ValueError(
+            f"{name!r} is not a name: it has lower-case letters, digits and _, and begins with a letter"
+        )
 
 
 def _checked(leaf: Field[Any], value: Any) -> object:

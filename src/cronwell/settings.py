@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,11 @@ from cronwell import addresses
 
 TOKEN_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 ETCD_SCHEMES, ETCD_PORT = ("etcd", "etcds"), 2379
+BROKER_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
+DEFAULT_BROKER = "default"
+BROKER_SCHEMES = {"redis": ("redis", "rediss")}
+"""How the address of each kind of broker begins; the second one is with TLS."""
+REDIS_PORT = 6379
 
 
 def setting(
@@ -28,6 +33,13 @@ def setting(
     return field(default=default, metadata={"doc": doc, **bounds})
 
 
+def named(doc: str, *, check: Callable[[str], None], pattern: str, example: str) -> Any:
+    """Declare settings of one kind to which the installation gives names: `brokers.orders`, `CRONWELL_BROKERS_ORDERS`."""
+    metadata = {"doc": doc, "check": check, "pattern": pattern, "example": example}
+    bounds = {"one_of": (), "least": None, "most": None}
+    return field(default_factory=dict, metadata={**metadata, **bounds})
+
+
 def check_coordination(value: str) -> None:
     if value == "postgres":
         return
@@ -40,6 +52,18 @@ def check_algorithms(names: tuple[str, ...]) -> None:
     for name in names:
         if name not in TOKEN_ALGORITHMS:
             raise ValueError(f"{name!r} is not an algorithm by which only the provider can sign")
+
+
+def check_broker(address: str) -> None:
+    redis = BROKER_SCHEMES["redis"]
+    if not address:
+        return
+    if address.partition("://")[0] not in redis:
+        said = f"{addresses.without_password(address)!r} is no address of a broker"
+        raise ValueError(
+            f"{said}: it is {redis[0]}://USER:PASSWORD@HOST:PORT/DATABASE (with TLS: {redis[1]}://…)"
+        )
+    addresses.parse_one(address, schemes=redis, port=REDIS_PORT)
 
 
 # Nothing that is done again and again may be done without a pause.
@@ -128,6 +152,16 @@ class ShellSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishSettings:
+    timeout: timedelta = setting(
+        timedelta(seconds=10),
+        "longest wait for a broker's answer, and for a connection to it",
+        least=_A_MOMENT,
+    )
+    ca: str = setting("", "file with the certificates that brokers' are judged by; empty: the system's")
+
+
+@dataclass(frozen=True, slots=True)
 class AuthSettings:
     required: bool = setting(
         False, "true: requests from this machine need a key as well; those from others always do"
@@ -202,6 +236,14 @@ class Settings:
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
+    publish: PublishSettings = field(default_factory=PublishSettings)
+    brokers: Mapping[str, str] = named(
+        "address of a broker that jobs publish to by this name: redis://USER:PASSWORD@HOST:PORT/DATABASE "
+        "(with TLS: rediss://…)",
+        check=check_broker,
+        pattern=BROKER_PATTERN,
+        example=DEFAULT_BROKER,
+    )
     auth: AuthSettings = field(default_factory=AuthSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     StringConstraints,
@@ -26,6 +24,8 @@ from pydantic import (
 )
 
 from cronwell import durations
+from cronwell.model.part import Part
+from cronwell.model.publishing import PublishTarget
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
@@ -39,7 +39,8 @@ RESERVED_HEADERS = frozenset(
 RESERVED_HEADER_PREFIXES = ("webhook-", "cronwell-", "proxy-")
 
 Priority = Literal["high", "normal", "low"]
-TargetKind = Literal["http", "shell", "handler"]
+TargetKind = Literal["http", "shell", "handler", "publish"]
+TARGET_KINDS: tuple[TargetKind, ...] = get_args(TargetKind)
 Backoff = Literal["exponential", "linear", "fixed"]
 RetriedOutcome = Literal["failed", "timed_out", "worker_lost"]
 Queueing = Literal["queue_one", "queue_all", "cancel_running"]
@@ -65,14 +66,6 @@ def _refuse_booleans_and_numbers(value: object) -> object:
 
 
 StrictDuration = Annotated[Duration, BeforeValidator(_refuse_booleans_and_numbers)]
-
-
-class Part(BaseModel):
-    """What every part of a job shares: it cannot be changed, and it refuses fields it does not know."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", str_max_length=100_000, use_attribute_docstrings=True
-    )
 
 
 class HttpTarget(Part):
@@ -163,21 +156,21 @@ class Target(Part):
     """A command to run."""
     handler: HandlerTarget | None = None
     """A Python function to call."""
+    publish: PublishTarget | None = None
+    """A broker to send a message to."""
 
     @model_validator(mode="after")
     def _check_one(self) -> Target:
-        given = [kind for kind in ("http", "shell", "handler") if getattr(self, kind) is not None]
+        given = [kind for kind in TARGET_KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"give exactly one of http, shell, handler (given: {', '.join(given) or 'none'})"
+                f"give exactly one of {', '.join(TARGET_KINDS)} (given: {', '.join(given) or 'none'})"
             )
         return self
 
     @property
     def kind(self) -> TargetKind:
-        if self.http is not None:
-            return "http"
-        return "shell" if self.shell is not None else "handler"
+        return next(kind for kind in TARGET_KINDS if getattr(self, kind) is not None)
 
 
 class OutcomeRule(Part):
