@@ -293,6 +293,7 @@ def _coordination(base: Base) -> Coordination:
 
 async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
     from cronwell.targets.http import HttpRunner
+    from cronwell.targets.publish import PublishRunner
 
     settings = base.settings
     load(settings.worker.imports)
@@ -301,6 +302,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
         "http": HttpRunner(settings.http, Egress(settings.egress_allow), base.clock, limit),
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
+        "publish": PublishRunner(settings.brokers, settings.publish),
     }
     for runner in runners.values():
         stack.push_async_callback(runner.close)

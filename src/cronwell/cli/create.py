@@ -65,7 +65,7 @@ def create(
     if not definition.get("name"):
         raise usage("give the job a name: cronwell job create NAME …")
     if not definition.get("target"):
-        raise usage("say what the job calls: --http URL, --handler NAME or --shell COMMAND")
+        raise usage("say what the job calls: --http URL, --handler NAME, --shell COMMAND or --stream STREAM")
     job = here.client.post("/v1/jobs", definition, key=check_key(idempotency_key or str(uuid4())))
     if as_json:
         screen.json(job)

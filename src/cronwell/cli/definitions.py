@@ -41,6 +41,17 @@ class Backoff(StrEnum):
     FIXED = "fixed"
 
 
+_KINDS = {"http": "http", "shell": "shell", "handler": "handler", "stream": "publish"}
+"""The kind of target that each option gives."""
+_GOES_WITH = {
+    "method": ("http", "URL"),
+    "header": ("http", "URL"),
+    "broker": ("stream", "STREAM"),
+    "maxlen": ("stream", "STREAM"),
+}
+"""Options that say more of a target, and the option that gives it."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """What the options say about a job; None and empty where they say nothing."""
@@ -79,6 +90,18 @@ class JobOptions:
     shell: Annotated[
         str | None,
         typer.Option(metavar="COMMAND", help="Target: run this command (the installation must allow it)."),
+    ] = None
+    stream: Annotated[
+        str | None,
+        typer.Option(metavar="STREAM", help="Target: publish to this stream of a Redis broker."),
+    ] = None
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help='With --stream: the broker, if it is not the one named "default".'),
+    ] = None
+    maxlen: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --stream: about how many entries the stream keeps."),
     ] = None
     payload: Annotated[
         str | None,
@@ -174,18 +197,26 @@ class JobOptions:
         return changes
 
     def _target(self, present: str | None) -> dict[str, Any] | None:
-        given = {"http": self.http, "handler": self.handler, "shell": self.shell}
-        kinds = [kind for kind, value in given.items() if value is not None]
-        if len(kinds) > 1:
-            raise usage(f"give one target, not {' and '.join('--' + kind for kind in kinds)}")
-        kind = kinds[0] if kinds else present
-        with_http = [option for option in ("method", "header") if getattr(self, option)]
-        if with_http and kind != "http":
-            raise usage(f"--{with_http[0]} goes with --http URL")
-        if kinds == ["handler"]:
+        given = [option for option in _KINDS if getattr(self, option) is not None]
+        if len(given) > 1:
+            raise usage(f"give one target, not {' and '.join('--' + option for option in given)}")
+        kind = _KINDS[given[0]] if given else present
+        for option, (main, metavar) in _GOES_WITH.items():
+            if getattr(self, option) and kind != _KINDS[main]:
+                raise usage(f"--{option} goes with --{main} {metavar}")
+        if given == ["handler"]:
             return {"handler": {"name": self.handler}}
-        if kinds == ["shell"]:
+        if given == ["shell"]:
             return {"shell": {"command": self.shell}}
+        return self._publish() if kind == "publish" else self._http()
+
+    def _publish(self) -> dict[str, Any] | None:
+        redis = {"stream": self.stream, "maxlen": self.maxlen}
+        redis = {name: value for name, value in redis.items() if value is not None}
+        broker = {} if self.broker is None else {"broker": self.broker}
+        return {"publish": {**broker, **({"redis": redis} if redis else {})}} if broker or redis else None
+
+    def _http(self) -> dict[str, Any] | None:
         http: dict[str, Any] = {} if self.http is None else {"url": self.http}
         if self.method:
             http["method"] = self.method.upper()
@@ -208,7 +239,7 @@ def kind_of(target: object) -> str | None:
         return "http"
     if not isinstance(target, dict):
         return None
-    return next((kind for kind in ("http", "shell", "handler") if target.get(kind) is not None), None)
+    return next((kind for kind in _KINDS.values() if target.get(kind) is not None), None)
 
 
 def takes_job_options(
@@ -241,9 +272,10 @@ def takes_job_options(
 
 
 def _merged_target(present: object, change: dict[str, Any]) -> dict[str, Any]:
+    """What a change makes of a target of its kind: parts that it does not name stay. Another kind takes its place."""
     kind = kind_of(change)
-    if kind == "http" and isinstance(present, dict) and isinstance(present.get("http"), dict):
-        return {"http": {**present["http"], **change["http"]}}
+    if kind in ("http", "publish") and isinstance(present, dict) and isinstance(present.get(kind), dict):
+        return {kind: _merged(present[kind], change[kind])}
     return change
 
 
@@ -255,3 +287,10 @@ def _read_group(text: str) -> dict[str, Any]:
     if not limit.isdecimal() or not limit.isascii():
         raise usage(f"--group {text!r}: write it as NAME or NAME:N, e.g. warehouse:3")
     return {"key": key, "limit": int(limit)}
+
+
+def _merged(present: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    merged = {**present, **change}
+    if isinstance(present.get("redis"), dict) and "redis" in change:
+        merged["redis"] = {**present["redis"], **change["redis"]}
+    return merged

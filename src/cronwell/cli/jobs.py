@@ -44,6 +44,7 @@ class TargetKind(StrEnum):
     HTTP = "http"
     SHELL = "shell"
     HANDLER = "handler"
+    PUBLISH = "publish"
 
 
 app.command("create")(create)

@@ -185,6 +185,10 @@ def target_text(target: object) -> str:
     if shell := target.get("shell"):
         command = shell.get("command")
         return f"shell {command if isinstance(command, str) else ' '.join(map(str, command or ()))}"
+    if publish := target.get("publish"):
+        where = f"stream {(publish.get('redis') or {}).get('stream')}"
+        broker = publish.get("broker", "default")
+        return f"publish to {where}" + ("" if broker == "default" else f" of {broker}")
     return "-"
 
 

@@ -10,15 +10,17 @@ from typing import Any
 import orjson
 
 from cronwell import errors
-from cronwell.config import Settings
+from cronwell.config import Settings, env_name
 from cronwell.control.views import Remarks
 from cronwell.model.calendars import Calendar
 from cronwell.model.describe import ClockChange, clock_changes
 from cronwell.model.describe import warnings as schedule_warnings
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import Plan, plan_of
+from cronwell.model.publishing import PublishTarget
 from cronwell.model.schedule import Schedule, parse
 from cronwell.model.validation import validate
+from cronwell.settings import BROKER_SCHEMES
 from cronwell.store.port import Worker
 
 _SCHEDULE_FIELDS = ("schedule", "timezone", "window")
@@ -71,6 +73,8 @@ def judge(
             "shell commands are not enabled on this installation",
             accepted="http or handler, or set CRONWELL_SHELL_ENABLED=true",
         )
+    if spec.target.publish is not None:
+        _check_broker(spec.target.publish, settings)
     check_payload(spec.payload, settings)
     plan = None
     if kept is not None and all(kept.raw.get(name) == raw.get(name) for name in _SCHEDULE_FIELDS):
@@ -91,6 +95,22 @@ def judge(
             field, "means nothing without a schedule", accepted="a `schedule` beside it"
         )
     return Definition(dict(raw), spec, plan)
+
+
+def _check_broker(target: PublishTarget, settings: Settings) -> None:
+    """Refuse a broker that the installation does not have, or not of this kind."""
+    fitting = [
+        name
+        for name, address in settings.brokers.items()
+        if address.partition("://")[0] in BROKER_SCHEMES[target.kind]
+    ]
+    if target.broker not in fitting:
+        known = f"{', '.join(fitting)}; or " if fitting else ""
+        raise errors.Invalid.field(
+            "target.publish.broker",
+            f"this installation has no {target.kind} broker with the name {target.broker!r}",
+            accepted=f"{known}set {env_name(f'brokers.{target.broker}')} to its address, for the API and the workers",
+        )
 
 
 def payload_size(payload: object) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from cronwell.model.part import Part
-from cronwell.settings import BROKER_PATTERN, BROKER_SCHEMES, DEFAULT_BROKER
+from cronwell.settings import BROKER_PATTERN, DEFAULT_BROKER
 
 BrokerKind = Literal["redis"]
 
@@ -43,8 +43,3 @@ class PublishTarget(Part):
     def kind(self) -> BrokerKind:
         """What kind of broker it needs."""
         return "redis"
-
-    @property
-    def schemes(self) -> tuple[str, ...]:
-        """How the address of such a broker may begin."""
-        return BROKER_SCHEMES[self.kind]

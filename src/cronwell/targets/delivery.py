@@ -7,7 +7,6 @@ of one execution join up.
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
@@ -51,7 +50,7 @@ def build(call: Call, target: HttpTarget, timestamp: int) -> tuple[Origin, bytes
         f"Cronwell-Slot: {slot}\r\n"
         f"Cronwell-Attempt: {call.attempt}\r\n"
         f"Cronwell-Fence: {call.fence}\r\n"
-        f"traceparent: {_traceparent(call)}\r\n"
+        f"traceparent: {wire.write_traceparent(execution, call.attempt)}\r\n"
     )
     if not has_body:
         return origin, b"%s%s\r\n" % (head, headers.encode("ascii"))
@@ -101,10 +100,3 @@ def _write_body(call: Call, slot: str) -> bytes:
             "payload": call.payload,
         }
     )
-
-
-def _traceparent(call: Call) -> str:
-    execution = call.execution_id.encode()
-    trace = hashlib.blake2b(execution, digest_size=16).hexdigest()
-    span = hashlib.blake2b(b"%s/%d" % (execution, call.attempt), digest_size=8).hexdigest()
-    return f"00-{trace}-{span}-01"

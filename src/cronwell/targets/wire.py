@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -21,3 +22,11 @@ def write_json(value: Any) -> bytes:
 def write_moment(moment: datetime) -> str:
     """Write a moment as RFC 3339 in UTC, with a Z."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def write_traceparent(execution_id: str, attempt: int) -> str:
+    """The trace context of an attempt: the trace follows from the execution, the span from the attempt."""
+    execution = execution_id.encode()
+    trace = hashlib.blake2b(execution, digest_size=16).hexdigest()
+    span = hashlib.blake2b(b"%s/%d" % (execution, attempt), digest_size=8).hexdigest()
+    return f"00-{trace}-{span}-01"
