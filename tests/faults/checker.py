@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.faults import oracle
-from tests.faults.checks import attempts, chain, cluster, slots, writes
+from tests.faults.checks import attempts, chain, cluster, messages, slots, writes
 from tests.faults.checks.facts import Facts, Violation
 from tests.faults.history import History
 
@@ -27,6 +27,8 @@ PROMISES: tuple[Callable[[Facts], Iterator[Violation]], ...] = (
     attempts.success_is_real,
     attempts.ids_are_functions,
     attempts.overlap_holds,
+    messages.at_least_once,
+    messages.never_for_nothing,
     slots.books_balance,
     cluster.healed,
     cluster.late_for_a_reason,

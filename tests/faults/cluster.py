@@ -29,6 +29,7 @@ from tests.faults.link import Link
 from tests.faults.pace import aside, lasting
 from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST, furnish
 from tests.support.processes import ROOT, Process
+from tests.support.redis import RedisServer
 from tests.support.waiting import until_async
 
 WITNESS = Path(__file__).with_name("witness.sql")
@@ -142,6 +143,8 @@ class Cluster:
         self.is_kept = True
         self.etcd: EtcdLike | None = None
         """The etcd that coordinates the schedulers, where the rig has started one."""
+        self.broker: RedisServer | None = None
+        """The Redis that jobs publish to, where the rig has started one."""
         self.asked: list[Request] = []
         """What faults have asked of the API."""
         self.disk: Path | None = None

@@ -90,6 +90,22 @@ class Body:
         return self.status is not None and 200 <= self.status < 300
 
 
+# --- the broker
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message that the broker has taken, as it was written."""
+
+    execution: str
+    job: str
+    slot: str
+    attempt: int
+    fence: int
+    at: float
+    """When the broker took it, cut to a millisecond."""
+
+
 # --- the database
 
 
@@ -245,6 +261,7 @@ class History:
     end: End
     requests: tuple[Request, ...] = ()
     bodies: tuple[Body, ...] = ()
+    messages: tuple[Message, ...] = ()
     jobs: tuple[JobChange, ...] = ()
     cursors: tuple[CursorChange, ...] = ()
     executions: tuple[ExecutionChange, ...] = ()

@@ -56,21 +56,27 @@ class Size:
     storms: int = 3
     hostile: bool = True
     storm_pause: float = 0.4
+    topics: int = 3
+    """Jobs that publish, where there is a broker."""
 
     @classmethod
     def small(cls) -> Size:
-        return cls(seconds=8, fives=4, minutes=2, longs=1, solos=1, storms=2, hostile=False)
+        return cls(seconds=8, fives=4, minutes=2, longs=1, solos=1, storms=2, hostile=False, topics=2)
 
 
 class Load:
     """Creates the steady jobs, then changes others until told to stop."""
 
-    def __init__(self, client: Client, url: str, size: Size, seed: str, night: Sequence[Change] = ()) -> None:
+    def __init__(
+        self, client: Client, url: str, size: Size, seed: str, night: Sequence[Change] = (), stream: str = ""
+    ) -> None:
+        """`stream` is where messages go; empty where there is no broker."""
         self._client = client
         self._url = url
         self._size = size
         self._seed = seed
         self._night = night
+        self._stream = stream
         self._count = 0
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -118,6 +124,12 @@ class Load:
             for n in range(size.grouped)
         ]
         made += self._limited()
+        if self._stream:
+            topic = {"target": {"publish": {"redis": {"stream": self._stream}}}}
+            made += [
+                self._job(f"topic-{n}", ("* * * * * *", "*/2 * * * * *")[n % 2], **MISSES_NOTHING) | topic
+                for n in range(size.topics)
+            ]
         made += [self._job("manual", None), self._job("manual-solo", None, path="/slow/2", overlap="skip")]
         # One attempt: it is to take down one worker, and not the next one after it.
         busy = {"target": {"handler": {"name": "rig.busy"}}, "timeout": "30s", "retry": {"max_attempts": 1}}

@@ -18,6 +18,7 @@ from tests.faults.history import (
     JobChange,
     Key,
     Lost,
+    Message,
     Request,
     Row,
     ShardChange,
@@ -50,6 +51,7 @@ class Made:
 
     requests: list[Request] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     jobs: list[JobChange] = field(default_factory=list)
     cursors: list[CursorChange] = field(default_factory=list)
     executions: list[ExecutionChange] = field(default_factory=list)
@@ -74,6 +76,7 @@ class Made:
             end=dataclasses.replace(self.end, executions=tuple(self.rows), attempts=tuple(self.lost)),
             requests=tuple(self.requests),
             bodies=tuple(self.bodies),
+            messages=tuple(self.messages),
             jobs=tuple(self.jobs),
             cursors=tuple(self.cursors),
             executions=tuple(self.executions),
@@ -148,6 +151,10 @@ class Made:
             Body(execution_id(of), "tick", of[2], fence, fence, START + at, until, status if ended else None)
         )
 
+    def publish(self, of: Key, at: float, fence: int = 1) -> None:
+        slot = of[2].isoformat().replace("+00:00", "Z")
+        self.messages.append(Message(execution_id(of), "tick", slot, fence, fence, START + at))
+
     def bend(self, listed: str, which: Callable[[Any], bool], **fields: Any) -> None:
         """Change the fields of the first record of a list that is asked for."""
         records = getattr(self, listed)
@@ -156,6 +163,15 @@ class Made:
 
     def drop(self, listed: str, which: Callable[[Any], bool]) -> None:
         setattr(self, listed, [record for record in getattr(self, listed) if not which(record)])
+
+
+def published() -> Made:
+    """The clean run of a job that publishes: the broker has a message of each slot, and no receiver has any."""
+    made = clean({"target": {"publish": {"redis": {"stream": "rig"}}}})
+    made.bodies.clear()
+    for second in SLOTS:
+        made.publish(key(second), second + 0.01)
+    return made
 
 
 def clean(spec: dict[str, Any] | None = None, *, upto: int = 9) -> Made:

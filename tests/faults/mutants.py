@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,12 +22,19 @@ from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
+from cronwell import config, errors
 from cronwell.model import zones as zones_of_the_product
 from cronwell.model.cron import Expression
+from cronwell.store.port import Claimed
 from cronwell.store.postgres import executions, transaction
+from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.transaction import PostgresTransaction
+from cronwell.targets.brokers.redis import RedisBroker
+from cronwell.targets.port import Signals
+from cronwell.targets.publish import PublishRunner
 from cronwell.worker.attempt import Attempt
+from cronwell.worker.catalog import Catalog
 from tests.support.rules import zone
 
 MUTANT, ZONES = "RIG_MUTANT", "RIG_ZONES"
@@ -121,10 +130,62 @@ def double_fire() -> None:
     _replace(Expression, "has_fixed_times", property(lambda self: False))
 
 
+def unpublished() -> None:
+    """A message counts as published although nobody has sent it."""
+
+    async def publish(self: RedisBroker, target: Any, message: Any) -> str:
+        del self, target, message
+        return "0-0"
+
+    _replace(RedisBroker, "publish", publish)
+
+
+def published_first() -> None:
+    """A message goes out with the claim, before that is committed; of three such claims one is rolled back."""
+    claim = ExecutionRows.claim
+    turns = itertools.count()
+
+    async def claim_and_publish(self: Any, *given: Any, **terms: Any) -> list[Claimed]:
+        async with self._database.transaction() as connection:
+            inside = copy.copy(self)
+            inside._database = connection
+            claims = await claim(inside, *given, **terms)
+            if await _publish(self, claims) and next(turns) % 3 == 2:
+                raise errors.StoreUnavailable("the mutant rolls back")
+        return claims
+
+    _replace(ExecutionRows, "claim", claim_and_publish)
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     mutant.__name__: mutant
-    for mutant in (no_epoch_check, cursor_first, no_compare_and_set, no_fence, random_ids, double_fire)
+    for mutant in (
+        no_epoch_check,
+        cursor_first,
+        no_compare_and_set,
+        no_fence,
+        random_ids,
+        double_fire,
+        unpublished,
+        published_first,
+    )
 }
+
+
+async def _publish(store: Any, claims: Sequence[Claimed]) -> bool:
+    """Publish the messages of what was just claimed; whether there were any."""
+    settings = config.read()
+    runner = PublishRunner(settings.brokers, settings.publish)
+    jobs = await Catalog(store).look_up(claims)
+    calls = [
+        Attempt(each, job, 0.0).call()
+        for each, job in zip(claims, jobs, strict=True)
+        if job is not None and job.terms.target.publish is not None
+    ]
+    for call in calls:
+        await runner.run(call, Signals(deadline=time.monotonic() + 5))
+    await runner.close()
+    return bool(calls)
 
 
 def _keep_zones(zones: dict[str, str]) -> None:

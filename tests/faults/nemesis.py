@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from tests.faults.broker import BrokerFrozen, BrokerKilled
 from tests.faults.cables import CablePulled
 from tests.faults.cluster import Cluster
 from tests.faults.database_faults import (
@@ -84,6 +85,8 @@ def everything() -> list[Fault]:
         RollingRestart(),
         EtcdKilled(),
         EtcdSilent(),
+        BrokerKilled(),
+        BrokerFrozen(),
         Fault(),
     ]
     return faults

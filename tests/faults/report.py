@@ -119,6 +119,8 @@ class Report:
         facts = [f"- {name}: {value}" for name, value in {**provenance(), **self.figures}.items()]
         facts += [f"- not injected: {fault} ({reason})" for fault, reason in self.skipped.items()]
         facts += [f"- zombies (second bodies, each after its lease): {zombies(Facts(self.history))}"]
+        if self.history.messages:
+            facts += [f"- messages: {len(self.history.messages)}"]
         parts = [f"# {self.scenario}", "", f"`{self.command}`", "", *facts, ""]
         parts += ["| " + " | ".join(row) + " |" for row in rows]
         parts += ["", *(f"```\n{violation}\n```" for violation in self.violations[:50])]

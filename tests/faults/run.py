@@ -13,7 +13,7 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.faults import clock_changes, etcd, mutants, witness
+from tests.faults import broker, clock_changes, etcd, mutants, witness
 from tests.faults.client import Client
 from tests.faults.cluster import Cluster, Shape, running
 from tests.faults.fault import Fault
@@ -23,6 +23,7 @@ from tests.faults.nemesis import Nemesis
 from tests.faults.pace import aside, lasting
 from tests.faults.receiver import Receiver, receiving
 from tests.support.forked import Forked
+from tests.support.redis import binary
 from tests.support.waiting import until_async
 
 
@@ -88,13 +89,19 @@ async def run(
         if shape.coordination == "etcd":
             server = await opened.enter_async_context(aside(etcd.serving()))
             shape = dataclasses.replace(shape, coordination=server.address)
+        redis = None
+        if plan.size.topics and binary() is not None:
+            redis = await opened.enter_async_context(aside(broker.serving()))
+            shape = dataclasses.replace(shape, extra={**shape.extra, **broker.settings(redis)})
         cluster = await opened.enter_async_context(running(shape))
         cluster.etcd = server
+        cluster.broker = redis
         await _hand_over_secret(cluster, receiver)
         await cluster.until_ready()
         say("every shard has an owner, every worker is in")
         client = Client(cluster.of("api"), cluster.clock, folder / "client.log", f"{plan.seed}/client")
-        load = Load(client, receiver.url, plan.size, plan.seed, night)
+        stream = "" if redis is None else broker.STREAM
+        load = Load(client, receiver.url, plan.size, plan.seed, night, stream)
         nemesis = Nemesis(cluster, plan.faults, f"{plan.seed}/nemesis", say)
         stage = Stage(cluster, client, load, receiver, nemesis)
         try:
@@ -164,6 +171,8 @@ async def _take(
 ) -> History:
     served = [each for link in stage.cluster.links for each in link.served]
     log = await witness.read_log(connection, served)
+    redis = stage.cluster.broker
+    messages = () if redis is None else await asyncio.to_thread(broker.messages, redis, end.at)
     # The log goes on after the end was read: what came later is for nobody to judge.
     return History(
         terms=stage.cluster.shape.terms(),
@@ -171,6 +180,7 @@ async def _take(
         end=end,
         requests=(*stage.client.requests, *stage.cluster.asked),
         bodies=tuple(body for body in stage.receiver.bodies() if body.arrived <= end.at),
+        messages=messages,
         jobs=tuple(log.jobs),
         cursors=tuple(c for c in log.cursors if snapshot.has(c.xid)),
         executions=tuple(c for c in log.executions if snapshot.has(c.xid)),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from tests.faults.broker import BrokerFrozen, BrokerKilled
 from tests.faults.cables import CablePulled
 from tests.faults.checks.cluster import first_bodies
 from tests.faults.checks.facts import Facts
@@ -134,11 +135,33 @@ async def stop_etcd(stage: Stage) -> None:
     await stage.cluster.until_ready()
 
 
+async def lose_the_broker(stage: Stage) -> None:
+    """The broker killed and frozen by turns, with calm before."""
+    await stage.nemesis.inject(Fault(CALM, 30))
+    for _ in range(4):
+        for fault in (BrokerKilled(), BrokerFrozen()):
+            await stage.nemesis.inject(fault)
+            await lasting(8)
+
+
 async def spoil_the_bus(stage: Stage) -> None:
     """The bus loses, doubles and replays everything, for half a minute each, with a calm before for comparison."""
     await stage.nemesis.inject(Fault(CALM, 30))
     for notices in ("drop", "double", "replay"):
         await stage.nemesis.inject(NoticesSpoiled(notices, 30))
+
+
+def publications(history: History) -> dict[str, Any]:
+    """How many executions were published and how often more than once, and what the faults did to other targets."""
+    counts = Counter(message.execution for message in history.messages)
+    told: dict[str, Any] = {
+        "executions published": len(counts),
+        "messages": sum(counts.values()),
+        "executions with more than one message": sum(count > 1 for count in counts.values()),
+    }
+    for fault in ("broker kill -9", "SIGSTOP of the broker"):
+        told |= compared(history, fault)
+    return told
 
 
 def takeovers(history: History) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests.faults.history import (
     Window,
     execution_id,
 )
-from tests.faults.made import JOB, SHARD, SLOTS, START, Made, clean, key, slot
+from tests.faults.made import JOB, SHARD, SLOTS, START, Made, clean, key, published, slot
 
 
 def is_key(second: float) -> Callable[[object], bool]:
@@ -36,7 +36,7 @@ def test_a_clean_history_keeps_every_promise() -> None:
 
 def test_every_promise_looks_at_the_clean_history() -> None:
     assert len(clean().bodies) == len(SLOTS)
-    assert len(PROMISES) == 17
+    assert len(PROMISES) == 19
 
 
 # --- what is right, although it looks odd
@@ -419,6 +419,97 @@ def test_two_executions_of_a_job_that_may_not_overlap_are_found() -> None:
     made.bend("bodies", is_body(4), ended=START + 5.5)
     made.bend("executions", lambda c: c.key == key(4) and c.state == "succeeded", at=START + 5.6)
     assert "S14" in {violation.promise for violation in check(made.history())}
+
+
+# --- messages
+
+
+def is_message(second: float) -> Callable[[object], bool]:
+    return lambda message: getattr(message, "execution", None) == execution_id(key(second))
+
+
+def test_a_clean_history_of_messages_keeps_every_promise() -> None:
+    assert check(published().history()) == []
+
+
+def _published_again(made: Made) -> None:
+    """Slot 3: a first attempt whose answer was lost, and a second one."""
+    made.drop("executions", lambda c: c.key == key(3) and c.op == "update")
+    made.claim(key(3), 2.6)
+    made.finish(key(3), "retrying", 3.1)
+    made.claim(key(3), 3.3, fence=2)
+    made.publish(key(3), 3.4, fence=2)
+    made.finish(key(3), "succeeded", 3.5, fence=2)
+
+
+def test_a_message_whose_answer_was_lost_may_come_again_with_the_next_fence() -> None:
+    made = published()
+    _published_again(made)
+    assert len(made.history().messages) == len(SLOTS) + 1
+    assert check(made.history()) == []
+
+
+def _unpublished(made: Made) -> None:
+    made.drop("messages", is_message(5))
+
+
+def _published_under_an_earlier_fence_only(made: Made) -> None:
+    _published_again(made)
+    made.drop("messages", lambda m: m.fence == 2)
+
+
+def _published_after_success(made: Made) -> None:
+    made.bend("messages", is_message(5), at=START + 5.2)
+
+
+def _published_early(made: Made) -> None:
+    made.bend("messages", is_message(5), at=START + 4.9)
+
+
+def _published_for_nothing(made: Made) -> None:
+    made.publish(key(3.5), 3.6)
+
+
+def _published_with_a_fence_of_nobody(made: Made) -> None:
+    made.publish(key(5), 5.02, fence=2)
+
+
+def _published_before_its_claim(made: Made) -> None:
+    _published_again(made)
+    made.bend("messages", lambda m: m.fence == 2, at=START + 3.2)
+
+
+def _published_twice(made: Made) -> None:
+    made.publish(key(5), 5.02)
+
+
+def _published_as_another(made: Made) -> None:
+    made.bend("messages", is_message(5), slot="2027-01-15T08:00:06Z")
+
+
+def _published_by_a_random_id(made: Made) -> None:
+    made.bend("messages", is_message(5), execution="0f8fad5b-d9cb-469f-a165-70867728950e")
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        _unpublished,
+        _published_under_an_earlier_fence_only,
+        _published_after_success,
+        _published_early,
+        _published_for_nothing,
+        _published_with_a_fence_of_nobody,
+        _published_before_its_claim,
+        _published_twice,
+        _published_as_another,
+        _published_by_a_random_id,
+    ],
+)
+def test_a_message_that_breaks_the_promise_is_found(bend: Callable[[Made], None]) -> None:
+    made = published()
+    bend(made)
+    assert {violation.promise for violation in check(made.history())} == {"S16"}
 
 
 def test_a_violation_shows_what_each_witness_says() -> None:

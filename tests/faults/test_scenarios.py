@@ -20,11 +20,12 @@ from tests.faults.process_faults import Killed
 from tests.faults.report import Report
 from tests.faults.run import Act, Plan, run
 from tests.faults.wire_faults import CommitCut
+from tests.support.redis import needs_redis
 
 pytestmark = pytest.mark.faults
 
 DEFAULTS = Shape(look_ahead=60.0, scheduler_lease=4.0, worker_lease=30.0, heartbeat=5.0)
-STEADY = Size(seconds=20, fives=10, minutes=4, longs=0, solos=0, storms=0, hostile=False)
+STEADY = Size(seconds=20, fives=10, minutes=4, longs=0, solos=0, storms=0, hostile=False, topics=0)
 
 Measure = Callable[[History], dict[str, Any]]
 
@@ -105,6 +106,20 @@ async def test_bus(tmp_path: Path) -> None:
     )
     assert report.violations == []
     assert report.figures[f"{lost}: p99 ms"] <= report.figures["none: p99 ms"] + 1000
+
+
+@needs_redis
+async def test_broker(tmp_path: Path) -> None:
+    """S16: the broker is killed and frozen; each execution is published, and other targets do not notice."""
+    plan = Plan(Options.read().seed, 0, (), _shape(Shape()), dataclasses.replace(STEADY, topics=8))
+    report = await _judged(
+        "broker", plan, tmp_path, act=scenarios.lose_the_broker, measure=scenarios.publications
+    )
+    assert report.violations == []
+    figures = report.figures
+    assert figures["executions published"] > 0
+    for fault in ("broker kill -9", "SIGSTOP of the broker"):
+        assert figures[f"{fault}: p99 ms"] <= max(250.0, 2 * figures["none: p99 ms"])
 
 
 async def test_without_etcd(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.faults.broker import BrokerKilled
 from tests.faults.checker import check
 from tests.faults.cluster import Shape
 from tests.faults.database_faults import DatabaseRestarted
@@ -17,6 +18,7 @@ from tests.faults.process_faults import Frozen, Killed
 from tests.faults.report import Report
 from tests.faults.run import Plan, run
 from tests.faults.wire_faults import CommitCut, CommitHeld, NoticesSpoiled
+from tests.support.redis import binary
 
 SEED = "selection"
 FAULTS = [
@@ -27,6 +29,7 @@ FAULTS = [
     CommitCut("scheduler"),
     CommitHeld("scheduler"),
     NoticesSpoiled("drop", 3.0),
+    BrokerKilled(2.0),
 ]
 
 
@@ -46,5 +49,6 @@ async def test_a_handful_of_faults_breaks_no_promise(tmp_path: Path) -> None:
     assert len(outcome.history.windows) >= 4
     whole = report.lines()[-1]
     assert whole.slots > 200
+    assert binary() is None or len(outcome.history.messages) > 20
     report.keep(tmp_path / "evidence")
     assert {file.suffix for file in (tmp_path / "evidence").iterdir()} == {".md", ".json", ".png"}

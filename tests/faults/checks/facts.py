@@ -18,6 +18,7 @@ from tests.faults.history import (
     JobChange,
     Key,
     Lost,
+    Message,
     Request,
     Row,
     SkipChange,
@@ -78,6 +79,7 @@ class Facts:
         self.cursors: dict[str, list[CursorChange]] = _grouped((c.job, c) for c in history.cursors)
         self.skips: dict[str, list[SkipChange]] = _grouped((c.job, c) for c in history.skips)
         self.bodies: dict[str, list[Body]] = _grouped((b.execution, b) for b in history.bodies)
+        self.messages: dict[str, list[Message]] = _grouped((m.execution, m) for m in history.messages)
         self.rows: dict[Key, Row] = {row.key: row for row in history.end.executions}
         self.lost: dict[Key, list[Lost]] = _grouped((each.key, each) for each in history.end.attempts)
         for group in (self.jobs, self.changes, self.cursors):
@@ -192,7 +194,10 @@ class Facts:
             f"{self.name(job)} {execution_id(key)}",
             said,
             client=tuple(map(_told_request, self.requests.get(self.name(job), [])[-6:])),
-            receiver=tuple(map(_told_body, self.bodies.get(execution_id(key), []))),
+            receiver=(
+                *map(_told_body, self.bodies.get(execution_id(key), [])),
+                *map(_told_message, self.messages.get(execution_id(key), [])),
+            ),
             database=tuple(database[-12:]),
             due=key[2].timestamp(),
         )
@@ -238,6 +243,10 @@ def _told(change: ExecutionChange) -> str:
 def _told_body(body: Body) -> str:
     ended = "never ended" if body.ended is None else f"ended {body.ended:.3f} with {body.status}"
     return f"{body.arrived:.3f} attempt {body.attempt} fence {body.fence} {body.path}, {ended}"
+
+
+def _told_message(message: Message) -> str:
+    return f"{message.at:.3f} message of attempt {message.attempt} fence {message.fence}"
 
 
 def _told_request(request: Request) -> str:
