@@ -21,6 +21,22 @@ def test_an_address_says_servers_and_who_asks(text: str, meant: Servers) -> None
     assert addresses.parse(text, schemes=("etcd", "etcds"), port=2379) == meant
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("redis://one", Servers("redis", (("one", 6379),))),
+        ("redis://one/", Servers("redis", (("one", 6379),))),
+        ("rediss://[::1]:7/15", Servers("rediss", (("[::1]", 7),), database=15)),
+        ("redis://:a/b@one:1", Servers("redis", (("one", 1),), "", "a/b")),
+        ("redis://:p%2Fw@one:1/2", Servers("redis", (("one", 1),), "", "p/w", 2)),
+    ],
+)
+def test_an_address_of_one_server_says_its_database(text: str, meant: Servers) -> None:
+    found = addresses.parse_one(text, schemes=("redis", "rediss"), port=6379)
+    assert found == meant
+    assert not meant.password or meant.password not in repr(found)
+
+
 @pytest.mark.parametrize("text", ["one:2379", "http://one", "etcd://one:0", "etcd://one,,two", "etcd://a b"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="etcd://"):

@@ -7,11 +7,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -33,6 +33,7 @@ OTHERS: dict[type, Any] = {
 }
 CHOICES: dict[str, Any] = {
     "auth.algorithms": ("ES256", "EdDSA"),
+    "brokers.default": "rediss://ann:secret@one:6380/3",
     "bus": "postgres",
     "coordination": "etcd://one:2379,two",
     "log.level": "debug",
@@ -47,6 +48,9 @@ def leaves(kind: type = Settings, prefix: str = "") -> Iterator[tuple[str, Any]]
     for each in fields(kind):
         if is_dataclass(hints[each.name]):
             yield from leaves(hints[each.name], f"{each.name}.")
+        elif get_origin(hints[each.name]) is Mapping:
+            # To which the installation gives names: one of them stands for all.
+            yield f"{prefix}{each.name}.default", ""
         else:
             yield prefix + each.name, each.default
 
@@ -57,7 +61,7 @@ PATHS = dict(leaves())
 def at(settings: Settings, path: str) -> Any:
     value: Any = settings
     for name in path.split("."):
-        value = getattr(value, name)
+        value = value[name] if isinstance(value, Mapping) else getattr(value, name)
     return value
 
 
@@ -139,6 +143,8 @@ def refusal(environ: dict[str, str] | None = None, file: Path | None = None) -> 
         ("CRONWELL_DATABASE_ULR", "CRONWELL_DATABASE_URL"),
         ("CRONWELL_LOOK_AHEAD", "CRONWELL_SCHEDULER_LOOK_AHEAD"),
         ("CRONWELL_PORTT", "CRONWELL_PORT"),
+        ("CRONWELL_BROKERS", "CRONWELL_BROKERS_NAME"),
+        ("CRONWELL_BROKERS_", "CRONWELL_BROKERS_NAME"),
     ],
 )
 def test_an_unknown_environment_variable_is_refused_with_the_nearest(name: str, meant: str) -> None:
@@ -160,6 +166,8 @@ def test_an_unknown_name_like_no_other_is_told_where_all_are_listed() -> None:
         ("[wrker]\nconcurrency = 1\n", "did you mean worker.concurrency?"),
         ("[worker.deeper]\nx = 1\n", "worker.deeper is not a setting"),
         ("database = 5\n", "database is not a setting"),
+        ('brokers = "redis://one"\n', "brokers is not a setting"),
+        ("[brokers.default]\nx = 1\n", "is no address of a broker"),
         ("port = = 1\n", "is not TOML"),
     ],
 )
@@ -209,6 +217,15 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("coordination", "etcd://one/prefix", "is not a host and a port"),
         ("coordination", "etcd://@one", "no user before it"),
         ("etcd.timeout", "0s", "at least 1ms"),
+        ("brokers.default", "kafka://one", "it is redis://USER:PASSWORD@HOST:PORT/DATABASE"),
+        ("brokers.default", "one:6379", "is no address of a broker"),
+        ("brokers.default", "redis://", "is not a host and a port"),
+        ("brokers.default", "redis://one,two", "names several hosts"),
+        ("brokers.default", "redis://one/x", "'x' is not the number of a database"),
+        ("brokers.default", "redis://one/1000000", "is not the number of a database"),
+        ("brokers.default", "redis://@one", "no user before it"),
+        ("brokers.9lives", "redis://one", "'9lives' is not a name"),
+        ("publish.timeout", "0s", "at least 1ms"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_setting_and_where_it_came_from(
@@ -262,6 +279,23 @@ def test_a_password_in_an_address_is_not_shown() -> None:
     assert line.value == "etcds://ann:***@one:2379,two:2379"
     refused = {"CRONWELL_COORDINATION": "etcdx://ann:hunter2@one:2379"}
     assert "hunter2" not in refusal(refused)
+
+
+def test_brokers_have_the_names_that_they_are_given(tmp_path: Path) -> None:
+    file = tmp_path / "cronwell.toml"
+    file.write_text(
+        '[brokers]\norders = "redis://file"\nbilling_eu = "redis://file/1"\nold = "redis://file"\n'
+    )
+    environ = {"CRONWELL_BROKERS_ORDERS": "redis://:hunter2@one", "CRONWELL_BROKERS_OLD": ""}
+    settings = config.read(environ, file)
+    assert settings.brokers == {"orders": "redis://:hunter2@one", "billing_eu": "redis://file/1"}
+    lines = {each.path: each for each in config.describe(environ, file) if each.path.startswith("brokers.")}
+    assert {path: (each.env, each.value) for path, each in lines.items()} == {
+        "brokers.billing_eu": ("CRONWELL_BROKERS_BILLING_EU", "redis://file/1"),
+        "brokers.orders": ("CRONWELL_BROKERS_ORDERS", "redis://:***@one"),
+    }
+    assert config.read(config.as_environ(settings)) == settings
+    assert "hunter2" not in refusal({"CRONWELL_BROKERS_ORDERS": "redish://:hunter2@one"})
 
 
 words = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-/:", min_size=1, max_size=20)

@@ -172,6 +172,8 @@ def test_every_field_of_a_job_says_what_it_is() -> None:
         "HttpTarget",
         "ShellTarget",
         "HandlerTarget",
+        "PublishTarget",
+        "RedisStream",
         "RetryPolicy-Input",
         "OutcomeRule",
     )

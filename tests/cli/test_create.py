@@ -95,6 +95,19 @@ def test_shell_is_a_target(run: Run, api: ScriptedApi) -> None:
     assert json.loads(result.stdout)["id"] == examples.JOB_ID
 
 
+def test_a_stream_is_a_target(run: Run, api: ScriptedApi) -> None:
+    api.on("POST", "/v1/jobs", examples.job(), status=201)
+    run("job", "create", "hello", "--stream", "orders")
+    assert api.last.json["target"] == {"publish": {"redis": {"stream": "orders"}}}
+    run("job", "create", "hello", "--stream", "orders", "--broker", "eu", "--maxlen", "1000")
+    wanted = {"publish": {"broker": "eu", "redis": {"stream": "orders", "maxlen": 1000}}}
+    assert api.last.json["target"] == wanted
+    definition = json.dumps({"name": "hello", "target": wanted})
+    run("job", "create", "--from-file", "-", "--maxlen", "5", text=definition)
+    changed = {"publish": {"broker": "eu", "redis": {"stream": "orders", "maxlen": 5}}}
+    assert api.last.json["target"] == changed
+
+
 def test_a_file_is_changed_by_the_options(run: Run, api: ScriptedApi, tmp_path: Path) -> None:
     api.on("POST", "/v1/jobs", examples.job(), status=201)
     file = tmp_path / "job.json"
@@ -136,6 +149,11 @@ def test_a_payload_may_come_from_a_file(run: Run, api: ScriptedApi, tmp_path: Pa
         ("hello --http https://x --shell ls", "give one target, not --http and --shell"),
         ("hello --handler f --header a=b", "--header goes with --http"),
         ("hello --handler f --header nothing", "--header goes with --http"),
+        ("hello --handler f --stream x", "give one target, not --handler and --stream"),
+        ("hello --http https://x --broker eu", "--broker goes with --stream"),
+        ("hello --shell ls --maxlen 5", "--maxlen goes with --stream"),
+        ("hello --stream x --method GET", "--method goes with --http"),
+        ("hello --stream x --maxlen 0", "--maxlen"),
         ("hello --http https://x --header nothing", "write it as name=value"),
         ("hello --handler f --tag =x", "write it as name=value"),
         ("hello --handler f --payload {", "--payload is not JSON: expecting property name"),

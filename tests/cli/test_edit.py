@@ -76,6 +76,13 @@ def test_a_header_is_added_to_the_target_that_is_there(run: Run, api: ScriptedAp
     assert sent == {"target": {"http": {"headers": {"X-B": "c"}}}}
 
 
+def test_a_stream_keeps_its_name_when_its_length_is_changed(run: Run, api: ScriptedApi) -> None:
+    target = {"http": None, "publish": {"broker": "eu", "redis": {"stream": "orders", "maxlen": None}}}
+    present = examples.job(target=target)
+    assert _patched(run, api, present, "--maxlen", "5") == {"target": {"publish": {"redis": {"maxlen": 5}}}}
+    assert _patched(run, api, present, "--broker", "us") == {"target": {"publish": {"broker": "us"}}}
+
+
 def test_another_kind_of_target_replaces_the_present_one(run: Run, api: ScriptedApi) -> None:
     sent = _patched(run, api, examples.job(), "--handler", "f")
     assert sent == {"target": {"handler": {"name": "f"}, "http": None}}

@@ -94,6 +94,11 @@ def test_show_tells_the_definition_and_the_latest_executions(run: Run, api: Scri
         ({"target": "https://x.example"}, "POST https://x.example"),
         ({"target": {"handler": {"name": "f.g"}}}, "handler f.g"),
         ({"target": {"shell": {"command": ["echo", "a b"]}}}, "shell echo a b"),
+        ({"target": {"publish": {"redis": {"stream": "orders"}}}}, "publish to stream orders"),
+        (
+            {"target": {"publish": {"broker": "eu", "redis": {"stream": "orders"}}}},
+            "publish to stream orders of eu",
+        ),
         ({"target": {"grpc": {}}}, "-"),
     ],
 )

@@ -22,6 +22,7 @@ from cronwell.control.definitions import judge
 from cronwell.model.execution import Result, State
 from cronwell.model.job import HttpTarget, JobSpec, RetryPolicy, ShellTarget
 from cronwell.model.planning import plan_of, plan_slots
+from cronwell.model.publishing import PublishTarget, RedisStream
 from cronwell.model.retry import next_delay
 from cronwell.model.schedule import parse, slots
 from cronwell.targets.registry import Context
@@ -184,7 +185,9 @@ def _jobs() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", [text for _, text in _jobs()], ids=[name for name, _ in _jobs()])
 def test_every_job_that_is_shown_is_accepted(text: str) -> None:
-    settings = config.read({"CRONWELL_SHELL_ENABLED": "true"})
+    settings = config.read(
+        {"CRONWELL_SHELL_ENABLED": "true", "CRONWELL_BROKERS_DEFAULT": "redis://127.0.0.1:6379"}
+    )
     definition = judge(json.loads(text), now=datetime.now(UTC), settings=settings)
     assert definition.raw == json.loads(text)
 
@@ -199,6 +202,8 @@ def test_jobs_are_shown() -> None:
         ("jobs", "## The definition", JobSpec),
         ("targets", "## http", HttpTarget),
         ("targets", "## shell", ShellTarget),
+        ("targets", "## publish", PublishTarget),
+        ("targets", "### Redis Streams", RedisStream),
         ("failures", "## Retries", RetryPolicy),
     ],
 )

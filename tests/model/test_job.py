@@ -22,6 +22,7 @@ from cronwell.model.job import (
     Target,
     check_json,
 )
+from cronwell.model.publishing import PublishTarget, RedisStream
 
 GOOD: dict[str, Any] = {"name": "nightly", "target": {"handler": {"name": "work"}}}
 
@@ -175,6 +176,7 @@ def test_a_target_is_exactly_one_kind(target: dict[str, Any], given_kinds: str) 
         ({"http": {"url": "https://example.com"}}, "http"),
         ({"shell": {"command": "true"}}, "shell"),
         ({"handler": {"name": "x"}}, "handler"),
+        ({"publish": {"redis": {"stream": "orders"}}}, "publish"),
     ],
 )
 def test_a_target_knows_its_kind_and_a_url_is_an_http_post(target: object, kind: str) -> None:
@@ -182,6 +184,40 @@ def test_a_target_knows_its_kind_and_a_url_is_an_http_post(target: object, kind:
     assert found.kind == kind
     if found.http is not None:
         assert found.http.method == "POST"
+
+
+def test_a_publish_target_has_a_broker_and_a_stream() -> None:
+    found = spec(target={"publish": {"redis": {"stream": "orders:{eu}"}}}).target.publish
+    assert found == PublishTarget(broker="default", redis=RedisStream(stream="orders:{eu}", maxlen=None))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "say where to"),
+        ({"broker": "default"}, "say where to"),
+        ({"redis": {}}, "stream"),
+        ({"redis": {"stream": ""}}, "stream"),
+        ({"redis": {"stream": "a b"}}, "stream"),
+        ({"redis": {"stream": "a\n"}}, "stream"),
+        ({"redis": {"stream": "ü"}}, "stream"),
+        ({"redis": {"stream": "x" * 256}}, "stream"),
+        ({"redis": {"stream": "x", "maxlen": 0}}, "maxlen"),
+        ({"redis": {"stream": "x", "maxlen": "5"}}, "maxlen"),
+        ({"redis": {"stream": "x", "maxlen": True}}, "maxlen"),
+        ({"redis": {"stream": "x", "maxlen": 10**13}}, "maxlen"),
+        ({"redis": {"stream": "x", "database": 3}}, "database"),
+        ({"redis": {"stream": "x", "url": "redis://10.0.0.1"}}, "url"),
+        ({"broker": "redis://10.0.0.1", "redis": {"stream": "x"}}, "broker"),
+        ({"broker": "Events", "redis": {"stream": "x"}}, "broker"),
+        ({"broker": "", "redis": {"stream": "x"}}, "broker"),
+    ],
+)
+def test_publish_targets_that_make_no_sense_or_carry_an_address_are_refused(
+    fields: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValidationError, match=told):
+        PublishTarget.model_validate(fields)
 
 
 @pytest.mark.parametrize(
