@@ -51,10 +51,10 @@ async def test_a_worker_that_dies_between_a_message_and_its_result_publishes_it_
     house: House, started: Cluster, redis: RedisServer, migrated_url: str
 ) -> None:
     started.start("scheduler")
-    first = started.start("worker")
-    # Held back by this, the worker cannot claim; then, its result waits for a row that somebody else has locked.
+    first = started.start("worker", CRONWELL_PUBLISH_TIMEOUT="60s")
+    # The broker waits until the test has locked the row; then the worker's result waits for the test.
     redis.signal(signal.SIGSTOP)
-    await house.create(target=TARGET, retry=AT_ONCE, timeout="30s")
+    await house.create(target=TARGET, retry=AT_ONCE, timeout="60s")
     key = await house.trigger()
     await house.until_state(key, State.RUNNING, within=60)
     holder = await asyncpg.connect(migrated_url)

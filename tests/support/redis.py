@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.support.etcd import free_port
 from tests.support.postgres import temporary_directory
@@ -83,18 +85,25 @@ class RedisServer:
 
     def ask(self, *command: str | int, database: int = 0, **login: Any) -> Any:
         """Send one command by the official client."""
-        with redis.Redis(
-            port=self.port, db=database, protocol=2, decode_responses=True, socket_timeout=10, **login
-        ) as client:
+        with self._client(database, **login) as client:
             return client.execute_command(*command)
 
     def entries(self, stream: str, *, database: int = 0, **login: Any) -> list[Entry]:
         """All that a stream holds, in order."""
-        with redis.Redis(
-            port=self.port, db=database, protocol=2, decode_responses=True, socket_timeout=60, **login
-        ) as client:
+        with self._client(database, **login) as client:
             found: Any = client.xrange(stream)
         return [Entry(number, fields) for number, fields in found]
+
+    def _client(self, database: int, **login: Any) -> redis.Redis:
+        return redis.Redis(
+            port=self.port,
+            db=database,
+            protocol=2,
+            decode_responses=True,
+            socket_timeout=60,
+            retry=Retry(NoBackoff(), 0),
+            **login,
+        )
 
     def _answers(self) -> bool:
         assert self._process is not None

@@ -34,6 +34,14 @@ def redis() -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def closed_redis() -> Iterator[RedisServer]:
+    """One that asks for a password, and has a user who may write to another stream."""
+    with temporary_redis("--requirepass", "secret") as server:
+        server.ask("ACL", "SETUSER", "reader", "on", ">secret", "~other", "+xadd", password="secret")
+        yield server
+
+
 @pytest.fixture
 def stream(redis: RedisServer) -> Iterator[str]:
     """A stream that nobody has used."""
@@ -43,6 +51,14 @@ def stream(redis: RedisServer) -> Iterator[str]:
 
 @pytest.fixture
 async def runner(redis: RedisServer, traces: Traces) -> AsyncIterator[PublishRunner]:
+    """It leaves nothing behind; for tests that leave the broker as it is."""
+    async with running(redis.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def lasting_runner(redis: RedisServer) -> AsyncIterator[PublishRunner]:
+    """For tests after which the broker is another process."""
     async with running(redis.address) as opened:
         yield opened
 
@@ -150,13 +166,13 @@ async def test_user_password_and_database_are_those_of_the_address(redis: RedisS
 
 
 async def test_after_a_restart_of_the_broker_messages_go_on_and_none_is_lost(
-    runner: PublishRunner, redis: RedisServer, stream: str
+    lasting_runner: PublishRunner, redis: RedisServer, stream: str
 ) -> None:
-    first = await publish(runner, stream)
+    first = await publish(lasting_runner, stream)
     redis.restart()
 
     async def second() -> Outcome:
-        return await publish(runner, stream, attempt=2)
+        return await publish(lasting_runner, stream, attempt=2)
 
     # One attempt may meet the old connection before its end is heard of.
     outcome = await second()
@@ -165,22 +181,22 @@ async def test_after_a_restart_of_the_broker_messages_go_on_and_none_is_lost(
 
 
 async def test_a_broker_that_is_away_fails_the_attempt_and_serves_the_next(
-    runner: PublishRunner, redis: RedisServer, stream: str
+    lasting_runner: PublishRunner, redis: RedisServer, stream: str
 ) -> None:
     redis.stop()
-    outcomes = await asyncio.gather(*(publish(runner, stream) for _ in range(20)))
+    outcomes = await asyncio.gather(*(publish(lasting_runner, stream) for _ in range(20)))
     assert {(each.error_kind, each.is_retryable) for each in outcomes} == {("connect", True)}
     assert f"cannot connect to the broker default (Redis at 127.0.0.1:{redis.port})" in str(outcomes[0].error)
     redis.start()
-    assert (await publish(runner, stream)).result is Result.SUCCEEDED
+    assert (await publish(lasting_runner, stream)).result is Result.SUCCEEDED
 
 
 async def test_a_broker_that_dies_with_a_message_leaves_it_unknown(
-    runner: PublishRunner, redis: RedisServer, stream: str
+    lasting_runner: PublishRunner, redis: RedisServer, stream: str
 ) -> None:
-    assert (await publish(runner, stream)).result is Result.SUCCEEDED
+    assert (await publish(lasting_runner, stream)).result is Result.SUCCEEDED
     redis.signal(signal.SIGSTOP)
-    attempts = [asyncio.create_task(publish(runner, stream)) for _ in range(5)]
+    attempts = [asyncio.create_task(publish(lasting_runner, stream)) for _ in range(5)]
     done, _ = await asyncio.wait(attempts, timeout=0.05)
     assert not done
     redis.restart()
@@ -293,13 +309,14 @@ async def test_a_refusal_says_what_to_do(
         ("reader:secret@", "broker_denied", "ACL SETUSER … ~orders +xadd"),
     ],
 )
-async def test_a_login_that_is_refused_says_which_setting_to_mend(login: str, kind: str, said: str) -> None:
-    with temporary_redis("--requirepass", "secret", "--user", "reader on >secret ~other +xadd") as redis:
-        async with running(f"redis://{login}127.0.0.1:{redis.port}") as runner:
-            outcome = await publish(runner, "orders")
-            assert (outcome.error_kind, outcome.is_retryable) == (kind, True)
-            assert said in str(outcome.error)
-            assert "secret" not in str(outcome.error)
+async def test_a_login_that_is_refused_says_which_setting_to_mend(
+    closed_redis: RedisServer, login: str, kind: str, said: str
+) -> None:
+    async with running(f"redis://{login}127.0.0.1:{closed_redis.port}") as runner:
+        outcome = await publish(runner, "orders")
+    assert (outcome.error_kind, outcome.is_retryable) == (kind, True)
+    assert said in str(outcome.error)
+    assert "secret" not in str(outcome.error)
 
 
 async def test_a_password_that_the_broker_does_not_want_is_told(redis: RedisServer) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import cast
 
 # A line that does not end, or an answer of such a size, is none that was asked for.
 ANSWER_LIMIT = 65_536
@@ -77,8 +78,7 @@ class Connection(asyncio.Protocol):
     # --- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its class
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
