@@ -133,7 +133,7 @@ def decode(buffer: bytearray, begin: int) -> tuple[str | Refused, int] | None:
     """
     if begin == len(buffer):
         return None
-    kind = buffer[begin : begin + 1]
+    kind = bytes(buffer[begin : begin + 1])
     if kind not in (b"+", b"-", b":", b"$"):
         raise ValueError(
             f"it does not speak Redis' protocol: it answered {bytes(buffer[begin : begin + 40])!r}"
