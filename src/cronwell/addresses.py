@@ -8,6 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
+BROKER_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
+"""The names that brokers may have, in settings and in jobs."""
+DEFAULT_BROKER = "default"
+BROKER_SCHEMES = {"redis": ("redis", "rediss")}
+"""How the address of each kind of broker begins; the second one is with TLS."""
+REDIS_PORT = 6379
+
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
 
 

@@ -12,11 +12,6 @@ from cronwell import addresses
 
 TOKEN_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 ETCD_SCHEMES, ETCD_PORT = ("etcd", "etcds"), 2379
-BROKER_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
-DEFAULT_BROKER = "default"
-BROKER_SCHEMES = {"redis": ("redis", "rediss")}
-"""How the address of each kind of broker begins; the second one is with TLS."""
-REDIS_PORT = 6379
 
 
 def setting(
@@ -55,7 +50,7 @@ def check_algorithms(names: tuple[str, ...]) -> None:
 
 
 def check_broker(address: str) -> None:
-    redis = BROKER_SCHEMES["redis"]
+    redis = addresses.BROKER_SCHEMES["redis"]
     if not address:
         return
     if address.partition("://")[0] not in redis:
@@ -63,7 +58,7 @@ def check_broker(address: str) -> None:
         raise ValueError(
             f"{said}: it is {redis[0]}://USER:PASSWORD@HOST:PORT/DATABASE (with TLS: {redis[1]}://…)"
         )
-    addresses.parse_one(address, schemes=redis, port=REDIS_PORT)
+    addresses.parse_one(address, schemes=redis, port=addresses.REDIS_PORT)
 
 
 # Nothing that is done again and again may be done without a pause.
@@ -241,8 +236,8 @@ class Settings:
         "address of a broker that jobs publish to by this name: redis://USER:PASSWORD@HOST:PORT/DATABASE "
         "(with TLS: rediss://…)",
         check=check_broker,
-        pattern=BROKER_PATTERN,
-        example=DEFAULT_BROKER,
+        pattern=addresses.BROKER_PATTERN,
+        example=addresses.DEFAULT_BROKER,
     )
     auth: AuthSettings = field(default_factory=AuthSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)

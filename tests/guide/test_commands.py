@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +18,15 @@ import pytest
 
 from tests.guide import pages
 from tests.guide.pages import ROOT
-from tests.support import warm
+from tests.support import redis, warm
 from tests.support.postgres import temporary_directory
 from tests.support.processes import Process, cluster
 from tests.support.waiting import until_blocking
 
 README = ROOT / "README.md"
 TARGETS = ROOT / "docs" / "guide" / "targets.md"
-FOLLOWED = [page for page in pages.PAGES if pages.steps(page)]
+PUBLISHING = ROOT / "docs" / "guide" / "publishing.md"
+FOLLOWED = [page for page in pages.PAGES if pages.steps(page) and (page != PUBLISHING or redis.binary())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,21 @@ class Installation:
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """`cronwell up` with the guide's handlers, and the guide's receiver, in a directory like a clone's."""
     folder = tmp_path_factory.mktemp("clone")
-    swaps = dict(zip(("8420", "9000"), _free_ports(2), strict=True))
+    swaps = dict(zip(("8420", "9000", "6379"), _free_ports(3), strict=True))
     pages.save_files(TARGETS, folder, swaps)
-    with temporary_directory() as directory, warm.commands(directory) as command:
+    pages.save_files(PUBLISHING, folder, swaps)
+    with (
+        temporary_directory() as directory,
+        warm.commands(directory) as command,
+        _broker(int(swaps["6379"])),
+    ):
         _make_environment(folder / ".venv" / "bin", command)
         settings = {
             "CRONWELL_DATA_DIR": str(directory / "data"),
             "CRONWELL_PORT": swaps["8420"],
             "CRONWELL_SHELL_ENABLED": "true",
             "CRONWELL_WORKER_IMPORTS": "reports",
+            "CRONWELL_BROKERS_DEFAULT": f"redis://127.0.0.1:{swaps['6379']}",
             "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
         }
@@ -168,6 +176,18 @@ def _make_environment(folder: Path, command: Path) -> None:
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
         script.chmod(0o755)
+    if (server := redis.binary()) is not None:
+        (folder / "redis-cli").symlink_to(Path(server).with_name("redis-cli"))
+
+
+@contextmanager
+def _broker(port: int) -> Iterator[None]:
+    """The Redis that a page publishes to, where there is one."""
+    if redis.binary() is None:
+        yield
+    else:
+        with redis.temporary_redis(port=port):
+            yield
 
 
 def _receive(folder: Path, environ: dict[str, str], port: str) -> subprocess.Popen[str]:

@@ -202,8 +202,8 @@ def test_jobs_are_shown() -> None:
         ("jobs", "## The definition", JobSpec),
         ("targets", "## http", HttpTarget),
         ("targets", "## shell", ShellTarget),
-        ("targets", "## publish", PublishTarget),
-        ("targets", "### Redis Streams", RedisStream),
+        ("publishing", "## The target", PublishTarget),
+        ("publishing", "### Redis Streams", RedisStream),
         ("failures", "## Retries", RetryPolicy),
     ],
 )

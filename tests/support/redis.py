@@ -42,11 +42,11 @@ class Entry:
 class RedisServer:
     """One Redis, to stop, kill, freeze and start again on the same port. Its data stay if it is durable."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, port: int | None = None) -> None:
         self._directory = directory
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        self.port = port or free_port()
 
     @property
     def address(self) -> str:
@@ -117,10 +117,10 @@ class RedisServer:
 
 
 @contextmanager
-def temporary_redis(*options: str) -> Iterator[RedisServer]:
+def temporary_redis(*options: str, port: int | None = None) -> Iterator[RedisServer]:
     """A Redis of one's own; it ends, and its data with it, after the block."""
     with temporary_directory() as directory:
-        server = RedisServer(directory, *options)
+        server = RedisServer(directory, *options, port=port)
         server.start()
         try:
             yield server

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from cronwell import errors
+from cronwell.addresses import BROKER_SCHEMES
 from cronwell.config import Settings, env_name
 from cronwell.control.views import Remarks
 from cronwell.model.calendars import Calendar
@@ -20,7 +21,6 @@ from cronwell.model.planning import Plan, plan_of
 from cronwell.model.publishing import PublishTarget
 from cronwell.model.schedule import Schedule, parse
 from cronwell.model.validation import validate
-from cronwell.settings import BROKER_SCHEMES
 from cronwell.store.port import Worker
 
 _SCHEDULE_FIELDS = ("schedule", "timezone", "window")

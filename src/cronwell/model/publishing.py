@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from cronwell.addresses import BROKER_PATTERN, DEFAULT_BROKER
 from cronwell.model.part import Part
-from cronwell.settings import BROKER_PATTERN, DEFAULT_BROKER
 
 BrokerKind = Literal["redis"]
 

@@ -13,7 +13,6 @@ import ssl
 from cronwell import addresses, durations
 from cronwell.config import PublishSettings, env_name
 from cronwell.model.publishing import PublishTarget, RedisStream
-from cronwell.settings import BROKER_SCHEMES, REDIS_PORT
 from cronwell.targets.brokers.port import Message
 from cronwell.targets.brokers.resp import Connection, Lost, Refused
 from cronwell.targets.exchange import Trouble
@@ -48,7 +47,9 @@ class RedisBroker:
     """One Redis server."""
 
     def __init__(self, name: str, address: str, settings: PublishSettings) -> None:
-        self._servers = addresses.parse_one(address, schemes=BROKER_SCHEMES["redis"], port=REDIS_PORT)
+        self._servers = addresses.parse_one(
+            address, schemes=addresses.BROKER_SCHEMES["redis"], port=addresses.REDIS_PORT
+        )
         (host, port), *_ = self._servers.hosts
         self._host, self._port = host.strip("[]"), port
         self._peer = f"the broker {name} (Redis at {host}:{port})"
