@@ -246,7 +246,7 @@ KINDS = ["http", "shell", "handler-async", "handler-thread", pytest.param("publi
 @pytest.fixture(params=KINDS)
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """A target's rig; afterwards no process, thread or open file of it may be left."""
-    broker = request.getfixturevalue("broker") if request.param == "publish" else None
+    broker: Any = request.getfixturevalue("broker") if request.param == "publish" else None
     traces = Traces()
     made: Rig
     async with AsyncExitStack() as stack:
