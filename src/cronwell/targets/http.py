@@ -62,11 +62,7 @@ class HttpRunner:
                 outcome = await self._deliver(call, target)
             except Exception as error:  # noqa: BLE001  the port promises an outcome for whatever a client raises
                 outcome = _describe(error)
-        # An answer that was complete when the deadline struck still counts; an error then is the stop's.
-        if interrupt.reason is not None and (outcome is None or outcome.result is not Result.SUCCEEDED):
-            return stopping.stopped_outcome(interrupt.reason, call)
-        assert outcome is not None
-        return outcome
+        return stopping.settled(interrupt, outcome, call)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -36,10 +36,7 @@ class PublishRunner:
                 outcome = await self._publish(call)
             except Exception as error:  # noqa: BLE001  the port promises an outcome for whatever a client raises
                 outcome = _describe(error)
-        if interrupt.reason is not None and (outcome is None or outcome.result is not Result.SUCCEEDED):
-            return stopping.stopped_outcome(interrupt.reason, call)
-        assert outcome is not None
-        return outcome
+        return stopping.settled(interrupt, outcome, call)
 
     async def close(self) -> None:
         """Close every connection."""

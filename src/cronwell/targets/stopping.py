@@ -95,6 +95,17 @@ class Interrupt:
             self._task.cancel()
 
 
+def settled(interrupt: Interrupt, outcome: Outcome | None, call: Call) -> Outcome:
+    """What came of code that ran under an interrupt, which has an outcome unless it was stopped.
+
+    A success that was complete when the deadline struck still counts; an error then is the stop's.
+    """
+    if interrupt.reason is not None and (outcome is None or outcome.result is not Result.SUCCEEDED):
+        return stopped_outcome(interrupt.reason, call)
+    assert outcome is not None
+    return outcome
+
+
 async def ended_or_stopped(ending: asyncio.Future[Any], signals: Signals) -> Result | None:
     """Wait for `ending` to be done (None) or for the attempt to have to stop (why), whichever is first."""
     if ending.done():
