@@ -7,21 +7,25 @@ import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from types import SimpleNamespace
+from typing import TypeAlias, cast
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
 
 from tests.faults import nemesis, oracle
+from tests.faults.broker import BrokerFrozen, BrokerKilled
 from tests.faults.checker import check
 from tests.faults.clock_changes import falls_back, night, springs_forward
+from tests.faults.cluster import Cluster
 from tests.faults.history import ShardChange, Window, execution_id, key_of
 from tests.faults.link import Link
 from tests.faults.made import START, clean, key
 from tests.faults.report import Report
 from tests.faults.scenarios import chance, takeovers
 from tests.faults.witness import Snapshot
+from tests.support.redis import LACKING
 from tests.support.rules import zone
 from tests.support.waiting import until, until_async
 
@@ -98,6 +102,12 @@ def test_chance_tells_like_samples_from_unlike_ones() -> None:
 def test_no_two_faults_have_one_name() -> None:
     names = [fault.name for fault in nemesis.everything()]
     assert len(names) == len(set(names))
+
+
+def test_faults_of_a_broker_that_is_not_there_say_why() -> None:
+    without = cast("Cluster", SimpleNamespace(broker=None))
+    for fault in (BrokerKilled(), BrokerFrozen()):
+        assert fault.impossible(without) in (LACKING, "no job of this run publishes")
 
 
 @pytest.fixture
