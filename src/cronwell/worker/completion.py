@@ -83,9 +83,11 @@ class Completion(Service):
                 continue
             break
         counts = Counter(state.value for state in states if state is not None)
+        if parked := counts.pop(State.RUNNING.value, 0):
+            telemetry.parked(parked)
         telemetry.completed(
             states=dict(counts),
-            stale=len(states) - counts.total(),
+            stale=states.count(None),
             took=timedelta(seconds=time.perf_counter() - began),
         )
         for (_, done), state in zip(batch, states, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from uuid import UUID
@@ -17,7 +17,7 @@ from cronwell.model.execution import Result, State
 from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
-from cronwell.targets.port import END, Outcome, Signals, TargetRunner
+from cronwell.targets.port import END, Call, Outcome, Signals, TargetRunner
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
@@ -43,6 +43,7 @@ class Slots:
         clock: Clock,
         settings: WorkerSettings,
         *,
+        save: Callable[[Call, str], Awaitable[None]],
         on_free: Callable[[Claimed], None],
         on_gone: Callable[[Claimed], None],
     ) -> None:
@@ -51,6 +52,7 @@ class Slots:
         self._store = store
         self._clock = clock
         self._settings = settings
+        self._save = save
         self._on_free = on_free
         self._on_gone = on_gone
         self._tally = Tally()
@@ -213,6 +215,7 @@ class Slots:
         attempt.signals = Signals(
             deadline=began + terms.timeout.total_seconds(),
             report=attempt.take_progress,
+            save=self._save,
             cancel_grace=self._settings.cancel_grace,
         )
         attempt.has_news = True
@@ -228,6 +231,9 @@ class Slots:
         if attempt.is_lost:
             return
         took = time.monotonic() - began
+        if outcome.awaits_callback:
+            self._finish(attempt, outcome)
+            return
         self._tally.ended(kind, outcome.result, took)
         if outcome.result is not Result.SUCCEEDED:
             telemetry.attempt_failed(
