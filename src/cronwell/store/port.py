@@ -17,7 +17,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.access_port import AccessStore, ApiKey, Tenant
 from cronwell.store.audit_port import AuditEntry, AuditFilter, AuditStore, Link
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
-from cronwell.store.callback_port import Called, CallbackChanges, CallbackStore, Told
+from cronwell.store.callback_port import CallbackChanges, CallbackStore, Called, Told
 from cronwell.store.cluster_port import (
     Abandoned,
     ClusterChanges,

@@ -142,7 +142,9 @@ class Attempt:
 
     def _awaited(self) -> Awaited:
         target = self.job.terms.target.http
-        assert target is not None and target.callback is not None and self.started_at is not None
+        assert target is not None
+        assert target.callback is not None
+        assert self.started_at is not None
         return Awaited(self.started_at + target.callback.deadline, target.callback.heartbeat)
 
 

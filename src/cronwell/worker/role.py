@@ -80,10 +80,10 @@ async def worker_services(
         store,
         clock,
         settings,
-        save=checkpoints.save,
         on_free=on_free,
         on_gone=departures.pause,
     )
+    slots.save = checkpoints.save
     lease = Lease(store, clock, settings, premises.handlers)
     await lease.register()
     heartbeat = Heartbeat(store, settings, lease, slots)

@@ -17,7 +17,7 @@ from cronwell.model.execution import Result, State
 from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
-from cronwell.targets.port import END, Call, Outcome, Signals, TargetRunner
+from cronwell.targets.port import END, Call, Done, Outcome, Signals, TargetRunner
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
@@ -43,7 +43,6 @@ class Slots:
         clock: Clock,
         settings: WorkerSettings,
         *,
-        save: Callable[[Call, str], Awaitable[None]],
         on_free: Callable[[Claimed], None],
         on_gone: Callable[[Claimed], None],
     ) -> None:
@@ -52,7 +51,6 @@ class Slots:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._save = save
         self._on_free = on_free
         self._on_gone = on_gone
         self._tally = Tally()
@@ -63,6 +61,8 @@ class Slots:
         self._timer: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
         self._is_empty.set()
+        self.save: Callable[[Call, str], Awaitable[None]] = lambda call, checkpoint: Done()
+        """How attempts leave checkpoints. One for all of them: each would keep one of its own in memory."""
 
     def __len__(self) -> int:
         """Places taken: held, running, or waiting for their result to be kept."""
@@ -215,7 +215,7 @@ class Slots:
         attempt.signals = Signals(
             deadline=began + terms.timeout.total_seconds(),
             report=attempt.take_progress,
-            save=self._save,
+            save=self.save,
             cancel_grace=self._settings.cancel_grace,
         )
         attempt.has_news = True
@@ -257,7 +257,7 @@ class Slots:
     def _kept(self, attempt: Attempt, ended: Ended, state: State | None) -> None:
         """The commit has answered: the place is free."""
         self._forget(attempt)
-        if state is State.FAILED:
+        if state is State.FAILED and ended.awaits is None:
             telemetry.died(
                 execution=str(ended.key),
                 job=attempt.job.name,
