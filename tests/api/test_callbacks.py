@@ -16,7 +16,7 @@ import pytest_asyncio
 from cronwell.config import AuthSettings, Settings
 from cronwell.model.access import Quotas
 from cronwell.model.callback import PATH, Token
-from cronwell.model.execution import State
+from cronwell.model.execution import Result, State
 from cronwell.runtime.postgres import Database
 from cronwell.scheduler.chores.callbacks import CalledBack
 from cronwell.store.port import Awaited, Claimed, Ended
@@ -61,17 +61,16 @@ async def claim_and_park(
     worker = await rig.register()
     now = rig.clock.now()
     [claim] = await rig.claim(worker, at=now + timedelta(hours=1))
-    waits = Awaited(now + deadline, heartbeat)
     parked = Ended(
-        claim.tenant_id,
-        claim.key,
-        claim.fence,
-        worker,
-        State.SUCCEEDED,
-        State.SUCCEEDED,
-        now,
-        now,
-        awaits=waits,  # type: ignore[arg-type]  # spelled alike
+        tenant_id=claim.tenant_id,
+        key=claim.key,
+        fence=claim.fence,
+        worker=worker,
+        state=State.SUCCEEDED,
+        result=Result.SUCCEEDED,
+        started_at=now,
+        finished_at=now,
+        awaits=Awaited(now + deadline, heartbeat),
     )
     assert await rig.store.complete([parked]) == [State.RUNNING]
     terms = await rig.store.callback_terms(claim.tenant_id)
@@ -265,7 +264,7 @@ async def test_no_address_but_the_one_that_was_sent_opens_anything(waiting: Wait
     claim = waiting.claim
     signed = Token(1, claim.key, claim.fence, claim.worker)
     forged = [
-        "x", "", "%00" * 0 + "AAAA", waiting.token[:-1], waiting.token + "A", waiting.token + "=", waiting.token.lower(),
+        "x", "", "AAAA", waiting.token[:-1], waiting.token + "A", waiting.token + "=", waiting.token.lower(),
         "." + waiting.token, waiting.token.replace("A", "+"),
         signed.write(b"another key"),
         dataclasses.replace(signed, tenant_id=2**31 - 1).write(b"another key"),

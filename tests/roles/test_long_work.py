@@ -94,7 +94,7 @@ async def test_an_attempt_goes_on_where_the_one_before_left_off(house: House) ->
     ("value", "said"),
     [
         ("x" * 65_536, "TooLarge: the checkpoint has 65538 bytes and the limit is 65536"),
-        ({"set": {1, 2}}, "Invalid: checkpoint: cannot be kept: Type is not JSON serializable: set"),
+        ({"set": {1, 2}}, "Invalid: checkpoint: cannot be kept: Object of type set is not JSON serializable"),
         ("\0", "Invalid: checkpoint: cannot be kept: text cannot carry the null character"),
         (float("nan"), "Invalid: checkpoint: cannot be kept: numbers must be finite"),
     ],

@@ -20,12 +20,12 @@ from cronwell.config import Settings
 from cronwell.control.views import Moment, View
 from cronwell.model import checkpoint as checkpoints
 from cronwell.model.callback import Token
+from cronwell.model.clipping import clip
 from cronwell.model.execution import Result, State
 from cronwell.model.job import JobSpec
 from cronwell.model.retry import what_follows
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Called, Ended, Store, Told
-from cronwell.targets.output import clip
 from cronwell.targets.port import Outcome
 
 FAILED = "callback"

@@ -53,7 +53,7 @@ class Token:
             self.fence,
             self.worker.bytes,
         )
-        return base64.urlsafe_b64encode(content + _sign(key, content)).rstrip(b"=").decode()
+        return _write(content + _sign(key, content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ def read(text: str) -> Unproven | None:
         raw = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return None
-    if len(raw) != _FORM.size + _MAC_BYTES:
+    # The same bytes can be written in other ways, none of which is ours.
+    if len(raw) != _FORM.size + _MAC_BYTES or _write(raw) != text:
         return None
     content, mac = raw[: _FORM.size], raw[_FORM.size :]
     version, tenant_id, job, kind, slot, fence, worker = _FORM.unpack(content)
@@ -86,6 +87,10 @@ def read(text: str) -> Unproven | None:
     except OverflowError:
         return None
     return Unproven(Token(tenant_id, key, fence, UUID(bytes=worker)), content, mac)
+
+
+def _write(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _sign(key: bytes, content: bytes) -> bytes:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
-
-import orjson
 
 from cronwell import errors
 from cronwell.model.job import check_json
@@ -17,7 +16,7 @@ def write(value: Any, what: str = "checkpoint") -> str:
     """A value as it is kept; raises TooLarge, or Invalid where it is not JSON."""
     try:
         check_json(value)
-        text = orjson.dumps(value)
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise errors.Invalid.field(what, f"cannot be kept: {error}", accepted="JSON") from None
     if len(text) > LIMIT:

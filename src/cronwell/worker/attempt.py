@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import random
 from dataclasses import dataclass
 from datetime import datetime
@@ -79,7 +80,7 @@ class Attempt:
             payload=self.job.payload if claimed.payload is None else orjson.loads(claimed.payload),
             timeout=terms.timeout,
             secret=self.job.secret,
-            checkpoint=None if claimed.checkpoint is None else orjson.loads(claimed.checkpoint),
+            checkpoint=None if claimed.checkpoint is None else json.loads(claimed.checkpoint),
             callback=None if self.job.callback_key is None else self.token.write(self.job.callback_key),
             worker=claimed.worker,
         )
