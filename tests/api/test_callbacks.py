@@ -191,7 +191,7 @@ async def test_what_is_cancelled_by_a_way_that_asks_a_worker_is_ended_by_the_cho
     waiting: Waiting, api_database: Database
 ) -> None:
     """As a backfill is cancelled, or as the release before this one does it."""
-    await api_database.execute("update executions set cancel_requested_at = now()")
+    await api_database.execute("update executions set cancel_requested_at = now() - interval '1 s'")
     assert await CalledBack(waiting.rig.store, waiting.rig.clock).run_once() == 1
     shown = await waiting.shown()
     assert (shown["state"], shown["error"]) == ("cancelled", "cancelled while it waited for its callback")

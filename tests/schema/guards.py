@@ -247,7 +247,7 @@ HOT = [
     ),
     Guard(
         "lock_called_off",
-        [500],
+        [NOON, 500],
         {"e": (way("executions_running", "worker", "cancel_requested_at"),), "j": (JOB,)},
     ),
     Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),

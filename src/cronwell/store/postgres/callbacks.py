@@ -67,7 +67,7 @@ class CallbackLocks:
         rows = await self._connection.fetch(_SQL["lock_overdue"], now, limit)
         # One that is overdue and cancelled comes once.
         found = {(row["tenant_id"], key_of(row)): row for row in rows}
-        for row in await self._connection.fetch(_SQL["lock_called_off"], limit):
+        for row in await self._connection.fetch(_SQL["lock_called_off"], now, limit):
             found.setdefault((row["tenant_id"], key_of(row)), row)
         return [_called(row) for row in found.values()]
 

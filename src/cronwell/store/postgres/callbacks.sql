@@ -96,8 +96,8 @@ for update of e skip locked
 /* part: called */
 where e.state = 'running'
     and e.worker is null
-    and e.cancel_requested_at is not null
-limit $1
+    and e.cancel_requested_at <= $1
+limit $2
 for update of e skip locked
 
 -- name: callback_terms
