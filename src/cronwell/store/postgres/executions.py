@@ -91,7 +91,9 @@ class ExecutionRows:
         if row["jobs"] is None:
             return row["skipped"], set()
         told = await self._database.fetch(_BLOCKED["cancel_overlapped"], row["jobs"], row["slots"], now)
-        return row["skipped"], {each["worker"] for each in told if each["state"] == State.RUNNING}
+        # One that waits for its callback has no worker to tell; a scheduler ends it.
+        workers = {each["worker"] for each in told if each["state"] == State.RUNNING}
+        return row["skipped"], workers - {None}
 
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
         return await write_results(self._database, ended)
