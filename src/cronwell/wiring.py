@@ -38,8 +38,8 @@ from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
-from cronwell.scheduler.chores.gating import Gating
 from cronwell.scheduler.chores.callbacks import CalledBack
+from cronwell.scheduler.chores.gating import Gating
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
 from cronwell.scheduler.chores.rescue import Rescue

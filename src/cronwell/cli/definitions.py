@@ -72,6 +72,13 @@ class JobOptions:
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="With --http: a header. Repeatable."),
     ] = None
+    callback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="With --http: an answer of 202 is followed by a callback, at the latest after so long.",
+        ),
+    ] = None
     handler: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Target: call this Python function of the workers."),
@@ -179,7 +186,7 @@ class JobOptions:
         if len(kinds) > 1:
             raise usage(f"give one target, not {' and '.join('--' + kind for kind in kinds)}")
         kind = kinds[0] if kinds else present
-        with_http = [option for option in ("method", "header") if getattr(self, option)]
+        with_http = [option for option in ("method", "header", "callback") if getattr(self, option)]
         if with_http and kind != "http":
             raise usage(f"--{with_http[0]} goes with --http URL")
         if kinds == ["handler"]:
@@ -191,6 +198,8 @@ class JobOptions:
             http["method"] = self.method.upper()
         if self.header:
             http["headers"] = read_pairs(self.header, "--header", "=:")
+        if self.callback:
+            http["callback"] = {"deadline": self.callback}
         return {"http": http} if http else None
 
     def _retry(self) -> dict[str, Any] | None:
