@@ -36,6 +36,7 @@ CHOICES: dict[str, Any] = {
     "bus": "postgres",
     "coordination": "etcd://one:2379,two",
     "log.level": "debug",
+    "public_url": "https://cronwell.example.com/base",
     "log.format": "json",
     "scheduler.tzdata": "hold",
 }
@@ -209,6 +210,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("coordination", "etcd://one/prefix", "is not a host and a port"),
         ("coordination", "etcd://@one", "no user before it"),
         ("etcd.timeout", "0s", "at least 1ms"),
+        ("public_url", "cronwell.example.com", "is not an address such as https://cronwell.example.com"),
+        ("public_url", "ftp://cronwell.example.com", "is not an address such as"),
+        ("public_url", "https://", "is not an address such as"),
+        ("public_url", "https://a.example/?x=1", "is not an address such as"),
+        ("public_url", "https://ü.example", "is not an address such as"),
+        ("public_url", "https://a.example/ x", "is not an address such as"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_setting_and_where_it_came_from(
