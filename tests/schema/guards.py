@@ -531,4 +531,6 @@ _CHANGES = (
     "drop_staged",
     "withhold_due",
 )
+# Whoever calls back ends an attempt, or tells of it, as workers do theirs.
+COLD += [guard for guard in HOT if guard.statement in ("complete", "succeed", "hear")]
 HOT += [guard for guard in COLD if guard.statement in (*_CHANGES, "get_execution")]

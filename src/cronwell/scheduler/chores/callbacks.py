@@ -46,7 +46,7 @@ class CalledBack:
             if ends:
                 announce(ends, states, timedelta(seconds=time.perf_counter() - began))
             total += len(ends)
-            if len(ends) < BATCH:
+            if len(ends) < BATCH or not any(states):
                 return total
 
 
