@@ -249,6 +249,7 @@ HOT = [
         "lock_called_off",
         [NOON, 500],
         {"e": (way("executions_running", "worker", "cancel_requested_at"),), "j": (JOB,)},
+        is_sorted_by_index=True,
     ),
     Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),
     Guard("hand_back", [*_KEYS, _FENCES, worker_id(1)], {"e": (KEY,)}),

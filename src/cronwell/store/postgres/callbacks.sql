@@ -92,11 +92,13 @@ limit $2
 for update of e skip locked
 
 -- name: lock_called_off
--- Executions that somebody cancelled while they waited for their callback, and that no worker can be asked to stop.
+-- Executions that somebody cancelled while they waited for their callback, and that no worker can be asked to stop. In the
+-- order of the index of what runs, so that it is gone by on days too that were empty when the plan was made.
 /* part: called */
 where e.state = 'running'
     and e.worker is null
     and e.cancel_requested_at <= $1
+order by e.worker, e.cancel_requested_at
 limit $2
 for update of e skip locked
 
