@@ -37,6 +37,7 @@ CHOICES: dict[str, Any] = {
     "bus": "postgres",
     "coordination": "etcd://one:2379,two",
     "log.level": "debug",
+    "public_url": "https://cronwell.example.com/base",
     "log.format": "json",
     "scheduler.tzdata": "hold",
 }
@@ -226,6 +227,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("brokers.default", "redis://@one", "no user before it"),
         ("brokers.9lives", "redis://one", "'9lives' is not a name"),
         ("publish.timeout", "0s", "at least 1ms"),
+        ("public_url", "cronwell.example.com", "is not an address such as https://cronwell.example.com"),
+        ("public_url", "ftp://cronwell.example.com", "is not an address such as"),
+        ("public_url", "https://", "is not an address such as"),
+        ("public_url", "https://a.example/?x=1", "is not an address such as"),
+        ("public_url", "https://ü.example", "is not an address such as"),
+        ("public_url", "https://a.example/ x", "is not an address such as"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_setting_and_where_it_came_from(

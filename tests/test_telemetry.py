@@ -53,6 +53,16 @@ EVENTS: dict[str, Event] = {
         {"level": "warning", "kind": "no_slot", "found": 3, "mended": 2, "examples": ["a"]},
         {'cronwell_findings_total{kind="no_slot"}': 3, 'cronwell_rearmed_total{kind="no_slot"}': 2},
     ),
+    "parked": Event(
+        lambda: telemetry.parked(3),
+        {"level": "debug", "event": "waiting for callbacks", "count": 3},
+        {"cronwell_callbacks_awaited_total": 3},
+    ),
+    "told_too_late": Event(
+        lambda: telemetry.told_too_late("checkpoint", execution="e", fence=3),
+        {"level": "warning", "told": "checkpoint", "execution": "e", "fence": 3},
+        {"cronwell_stale_results_total": 1},
+    ),
     "late_starts": Event(lambda: telemetry.late_starts(3), moves={"cronwell_late_starts_total": 3}),
     "duties": Event(
         lambda: telemetry.duties(shards=22, members=3),

@@ -40,6 +40,23 @@ def test_the_loopback_comes_on_top_of_what_the_operator_allows_and_brings_nothin
         guard.check("10.2.0.1")
 
 
+@pytest.mark.parametrize(
+    ("host", "public_url", "told"),
+    [
+        ("127.0.0.1", "", "http://127.0.0.1:8420"),
+        ("::1", "", "http://[::1]:8420"),
+        ("10.1.2.3", "", "http://10.1.2.3:8420"),
+        ("0.0.0.0", "", ""),
+        ("127.0.0.1", "https://cronwell.example.com", "https://cronwell.example.com"),
+    ],
+)
+def test_receivers_reach_the_api_where_it_listens_unless_a_setting_says_otherwise(
+    host: str, public_url: str, told: str
+) -> None:
+    settings = dataclasses.replace(Settings(), host=host, public_url=public_url)
+    assert config.read(config.as_environ(role_settings(settings))).public_url == told
+
+
 def test_metrics_are_kept_in_memory_or_else_beside_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

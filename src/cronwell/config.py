@@ -78,6 +78,7 @@ NOT_SETTINGS = frozenset(
         "CRONWELL_SLOT",
         "CRONWELL_ATTEMPT",
         "CRONWELL_FENCE",
+        "CRONWELL_CHECKPOINT_FILE",
     }
 )
 

@@ -68,7 +68,13 @@ HEARTBEAT_AGE = Gauge(
     "Age of the oldest heartbeat of a living worker",
     multiprocess_mode="mostrecent",
 )
-STALE = Counter("cronwell_stale_results", "Results refused because their fence was no longer valid")
+STALE = Counter(
+    "cronwell_stale_results",
+    "Results, checkpoints and callbacks refused because their fence was no longer valid",
+)
+PARKED = Counter(
+    "cronwell_callbacks_awaited", "Attempts that were answered with 202 and wait for their callback"
+)
 RESCUED = Counter("cronwell_rescued", "Executions taken back from lost workers")
 DEPTH = Gauge(
     "cronwell_queue_depth", "Executions that are due and wait", ["pool"], multiprocess_mode="mostrecent"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cronwell import addresses
 
@@ -41,6 +42,15 @@ def check_coordination(value: str) -> None:
     if "://" not in value:
         raise ValueError(f"{value!r} is neither postgres nor etcd://HOST:PORT,… nor etcds://HOST:PORT,…")
     addresses.parse(value, schemes=ETCD_SCHEMES, port=ETCD_PORT)
+
+
+def check_public_url(value: str) -> None:
+    if not value:
+        return
+    parts = urlsplit(value)
+    is_whole = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
+    if not is_whole or not value.isascii() or any(ch.isspace() or ord(ch) < 0x20 for ch in value):
+        raise ValueError(f"{value!r} is not an address such as https://cronwell.example.com")
 
 
 def check_algorithms(names: tuple[str, ...]) -> None:
@@ -215,6 +225,11 @@ class Settings:
     host: str = setting("127.0.0.1", "address that the API listens on")
     port: int = setting(8420, "port that the API listens on", most=65_535)
     url: str = setting("", "address of the API that the command line talks to; empty: host and port above")
+    public_url: str = setting(
+        "",
+        "address at which receivers of webhooks reach the API, for callbacks; empty: none, but with `up` as listened on",
+        check=check_public_url,
+    )
     api_key: str = setting("", "key that the command line shows to the API")
     ops_port: int = setting(
         0, "port for /healthz, /readyz and /metrics of a scheduler or worker; 0: none", most=65_535

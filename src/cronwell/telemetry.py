@@ -32,6 +32,7 @@ from cronwell.meters import (
     LOSSY_FAILOVERS,
     MEMBERS,
     OLDEST,
+    PARKED,
     PRIORITY_NAMES,
     REARMED,
     REQUESTS,
@@ -167,6 +168,18 @@ def completed(*, states: dict[str, int], stale: int, took: timedelta) -> None:
     if stale:
         STALE.inc(stale)
         _log.warning("results were refused: their fence is no longer valid", count=stale)
+
+
+def parked(count: int) -> None:
+    """Attempts were taken up by whoever was called, and wait for their callbacks."""
+    PARKED.inc(count)
+    _log.debug("waiting for callbacks", count=count)
+
+
+def told_too_late(what: str, *, execution: str, fence: int) -> None:
+    """A checkpoint, or a callback, came for an attempt that is over, and changed nothing."""
+    STALE.inc()
+    _log.warning("what an attempt told was refused: it is over", told=what, execution=execution, fence=fence)
 
 
 def died(*, execution: str, job: str, attempts: int, error: str | None) -> None:

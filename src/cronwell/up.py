@@ -114,11 +114,18 @@ def role_settings(settings: Settings) -> Settings:
     """What the roles are told: if only this machine can reach the API, targets may also call this machine.
 
     Only `up` can grant it: it starts API and worker together. A worker by itself cannot know who reaches the API, whatever
-    its own `host` says.
+    its own `host` says. Likewise it knows where the API listens, which is where receivers find it unless a setting says
+    otherwise.
     """
+    if not settings.public_url and not is_every_address(settings.host):
+        settings = dataclasses.replace(settings, public_url=api_address(settings.host, settings.port))
     if not addresses.is_loopback(settings.host):
         return settings
     return dataclasses.replace(settings, egress_allow=(*settings.egress_allow, *LOOPBACK))
+
+
+def api_address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_every_address(host: str) -> bool:
@@ -186,7 +193,7 @@ async def _announce(
 def _banner(
     settings: Settings, host: str, children: list[Child], embedded: EmbeddedPostgres | None
 ) -> list[str]:
-    address = f"http://{host}:{settings.port}"
+    address = api_address(host, settings.port)
     pids = {child.name: child.pid for child in children}
     database = (
         f"embedded, in {settings.data_dir / 'postgres'} (pid {embedded.pid})"

@@ -38,6 +38,7 @@ from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.callbacks import CalledBack
 from cronwell.scheduler.chores.gating import Gating
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
@@ -255,6 +256,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
     chores: list[Chore] = [
         Retention(base.store, base.clock, settings.retention),
         Rescue(base.store, base.clock),
+        CalledBack(base.store, base.clock),
         Finishing(base.store, base.clock, base.settings.scheduler),
         Resuming(base.store, base.clock, base.jobs),
         Gating(base.store),
@@ -299,7 +301,9 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
     load(settings.worker.imports)
     limit = settings.worker.output_limit
     runners: dict[str, TargetRunner] = {
-        "http": HttpRunner(settings.http, Egress(settings.egress_allow), base.clock, limit),
+        "http": HttpRunner(
+            settings.http, Egress(settings.egress_allow), base.clock, limit, public_url=settings.public_url
+        ),
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
         "publish": PublishRunner(settings.brokers, settings.publish),

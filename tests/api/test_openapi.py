@@ -47,6 +47,9 @@ POST /v1/tzdata/hold
 POST /v1/jobs/{id}/backfills         GET /v1/jobs/{id}/backfills          GET /v1/backfills
 GET /v1/backfills/{id}               POST /v1/backfills/{id}/pause        POST /v1/backfills/{id}/resume
 POST /v1/backfills/{id}/cancel       POST /v1/cluster/nodes/{id}/drain
+POST /v1/callbacks/{token}/complete  POST /v1/callbacks/{token}/fail
+POST /v1/callbacks/{token}/progress  POST /v1/callbacks/{token}/checkpoint
+POST /v1/callbacks/{token}/heartbeat
 GET /v1/audit                        GET /v1/audit/check
 POST /v1/keys                        GET /v1/keys                         GET /v1/keys/{id}
 POST /v1/keys/{id}/revoke            POST /v1/keys/{id}/rotate            POST /v1/tenants
@@ -170,6 +173,7 @@ def test_every_field_of_a_job_says_what_it_is() -> None:
         "JobSpec",
         "Target",
         "HttpTarget",
+        "Callback",
         "ShellTarget",
         "HandlerTarget",
         "PublishTarget",

@@ -26,6 +26,7 @@ def test_options_make_the_definition(run: Run, api: ScriptedApi) -> None:
     result = run(
         *("job", "create", "hello", "--schedule", "0  3 * * *", "--zone", "Europe/Berlin", "--window", "5m"),
         *("--http", "https://example.com/run", "--method", "put", "--header", "X-A=b:c", "-H", "X-B: d=e"),
+        *("--callback", "2h"),
         *(
             "--payload",
             '{"a": 1}',
@@ -64,6 +65,7 @@ def test_options_make_the_definition(run: Run, api: ScriptedApi) -> None:
                 "url": "https://example.com/run",
                 "method": "PUT",
                 "headers": {"X-A": "b:c", "X-B": "d=e"},
+                "callback": {"deadline": "2h"},
             }
         },
         "retry": {"max_attempts": 1, "backoff": "fixed", "initial_delay": "5s"},
@@ -154,6 +156,7 @@ def test_a_payload_may_come_from_a_file(run: Run, api: ScriptedApi, tmp_path: Pa
         ("hello --shell ls --maxlen 5", "--maxlen goes with --stream"),
         ("hello --stream x --method GET", "--method goes with --http"),
         ("hello --stream x --maxlen 0", "--maxlen"),
+        ("hello --handler f --callback 2h", "--callback goes with --http"),
         ("hello --http https://x --header nothing", "write it as name=value"),
         ("hello --handler f --tag =x", "write it as name=value"),
         ("hello --handler f --payload {", "--payload is not JSON: expecting property name"),

@@ -54,6 +54,8 @@ def test_an_execution_shows_attempts_timeline_and_output(run: Run, api: Scripted
     found = examples.execution(
         payload={"a": 1},
         progress=0.5,
+        checkpoint={"row": 500},
+        callback_until="2026-11-15T22:30:35Z",
         attempts=[attempt],
         timeline=[{"at": "2026-11-15T20:30:35Z", "event": "claimed"}],
         output="line 1\nline 2\x1b[2J\n",
@@ -61,7 +63,8 @@ def test_an_execution_shows_attempts_timeline_and_output(run: Run, api: Scripted
     )
     api.on("GET", EXECUTION, found)
     shown = run("execution", "show", examples.EXECUTION_ID).stdout
-    for part in ("timed_out", "1.50s", "took too long", "2026-11-15 20:30:35  claimed", '{"a": 1}', "0.5"):
+    told = ("timed_out", "1.50s", "took too long", "2026-11-15 20:30:35  claimed", '{"a": 1}', "0.5")
+    for part in (*told, '{"row": 500}', "waited for until 2026-11-15 22:30:35"):
         assert part in shown
     assert shown.endswith("\noutput (cut: there was more)\nline 1\nline 2<1B>[2J\n")
     assert json.loads(run("execution", "show", examples.EXECUTION_ID, "--json").stdout) == found

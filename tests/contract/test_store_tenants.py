@@ -31,6 +31,7 @@ from cronwell.store.port import (
     Override,
     Report,
     Store,
+    Told,
     Transaction,
 )
 from tests.contract.desk import (
@@ -149,6 +150,11 @@ STORE: dict[str, tuple[Reach, object]] = {
         lambda s, e: s.report([Report(OTHER, e.claim.key, e.claim.fence, e.claim.worker, NOON, '"theirs"')]),
         None,
     ),
+    "hear": (
+        lambda s, e: s.hear([Told(OTHER, e.claim.key, e.claim.fence, e.claim.worker, '"x"', '"x"')], NOON),
+        [False],
+    ),
+    "get_called": (lambda s, e: s.get_called(OTHER, e.claim.key), None),
     "get_execution": (lambda s, e: s.get_execution(OTHER, e.pending), None),
     "list_executions": (lambda s, e: s.list_executions(OTHER, ExecutionFilter(), None, 100), []),
     "list_executions, of a job": (
@@ -294,6 +300,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         lambda t, e: _slots_of(t.insert_executions([past(e.as_other, NOON - HOUR, payload='"theirs"')])),
         {NOON - HOUR},
     ),
+    "complete": (lambda t, e: t.complete([dataclasses.replace(ended(e.claim), tenant_id=OTHER)]), [None]),
     "withdraw": (lambda t, e: t.withdraw(OTHER, e.job.id, [NOON - HOUR], NOON), set()),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
@@ -302,6 +309,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 # Not of one tenant: they act for the whole installation, or on what they are handed with its tenant.
 OF_ALL = {
     *("claim_shares", "waiting_tenants", "waiting_lines", "claim_gated", "gate_waiting"),
+    *("callback_terms", "lock_overdue"),
     *("find_key", "insert_key", "has_keys", "seal_audit"),
     *("insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
     *("transaction", "pauses_over", "claim", "settle_blocked", "cancels", "held_by", "backlog", "register"),

@@ -26,6 +26,7 @@ from tests.support.waiting import until_blocking
 README = ROOT / "README.md"
 TARGETS = ROOT / "docs" / "guide" / "targets.md"
 PUBLISHING = ROOT / "docs" / "guide" / "publishing.md"
+LONG_WORK = ROOT / "docs" / "guide" / "long-work.md"
 FOLLOWED = [page for page in pages.PAGES if pages.steps(page) and (page != PUBLISHING or redis.binary())]
 
 
@@ -38,7 +39,6 @@ class Installation:
     swaps: dict[str, str]
     """What the pages call the ports, and what they are here."""
     up: Process
-    receiver: subprocess.Popen[str]
 
     def run(self, command: str) -> pages.Ran:
         return pages.run(pages.swapped(command, self.swaps), self.folder, self.environ)
@@ -48,9 +48,9 @@ class Installation:
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """`cronwell up` with the guide's handlers, and the guide's receiver, in a directory like a clone's."""
     folder = tmp_path_factory.mktemp("clone")
-    swaps = dict(zip(("8420", "9000", "6379"), _free_ports(3), strict=True))
-    pages.save_files(TARGETS, folder, swaps)
-    pages.save_files(PUBLISHING, folder, swaps)
+    swaps = dict(zip(("8420", "9000", "9002", "6379"), _free_ports(4), strict=True))
+    for page in (TARGETS, PUBLISHING, LONG_WORK):
+        pages.save_files(page, folder, swaps)
     with (
         temporary_directory() as directory,
         warm.commands(directory) as command,
@@ -80,12 +80,16 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
                 "PYTHONUNBUFFERED": "1",
                 "COLUMNS": "200",
             }
-            receiver = _receive(folder, environ, swaps["9000"])
+            receivers = [
+                _receive(TARGETS, "receiver", folder, environ, swaps["9000"]),
+                _receive(LONG_WORK, "later", folder, environ, swaps["9002"]),
+            ]
             try:
-                yield Installation(folder, environ, swaps, up, receiver)
+                yield Installation(folder, environ, swaps, up)
             finally:
-                receiver.terminate()
-                receiver.wait()
+                for receiver in receivers:
+                    receiver.terminate()
+                    receiver.wait()
                 assert up.stop() == 0, up.output
 
 
@@ -190,14 +194,17 @@ def _broker(port: int) -> Iterator[None]:
             yield
 
 
-def _receive(folder: Path, environ: dict[str, str], port: str) -> subprocess.Popen[str]:
-    """Start the guide's receiver as the guide says."""
-    [start] = [block.text for block in pages.blocks(TARGETS, "sh") if "receiver.py" in block.text]
+def _receive(
+    page: Path, name: str, folder: Path, environ: dict[str, str], port: str
+) -> subprocess.Popen[str]:
+    """Start a receiver of the guide as the guide says."""
+    [start] = [block.text for block in pages.blocks(page, "sh") if f"{name}.py" in block.text]
+    command = start.splitlines()[-1].replace("python ", "exec python ")
     bash = shutil.which("bash")
     assert bash is not None
-    with (folder / "receiver.log").open("w") as log:
+    with (folder / f"{name}.log").open("w") as log:
         process = subprocess.Popen(
-            [bash, "-c", start.partition("\n")[2].replace("python ", "exec python ")],
+            [bash, "-c", command],
             cwd=folder,
             env=environ,
             stdout=log,

@@ -233,6 +233,24 @@ HOT = [
         {"e": (KEY,)},
     ),
     Guard("succeed", [*_KEYS, _FENCES, _SLOTS, _SLOTS, worker_id(1)], {"e": (KEY,)}),
+    Guard(
+        "park",
+        [*_KEYS, _FENCES, _WORKERS, _SLOTS, _SLOTS, _SLOTS, _NONE],
+        {"e": (KEY,)},
+    ),
+    Guard("hear", [*_KEYS, _FENCES, _WORKERS, _NONE, _NONE, NOON], {"e": (KEY,)}),
+    Guard(
+        "lock_overdue",
+        [NOON, 500],
+        {"e": (way("executions_called", "callback_until"),), "j": (JOB,)},
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "lock_called_off",
+        [NOON, 500],
+        {"e": (way("executions_running", "worker", "cancel_requested_at"),), "j": (JOB,)},
+        is_sorted_by_index=True,
+    ),
     Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),
     Guard("hand_back", [*_KEYS, _FENCES, worker_id(1)], {"e": (KEY,)}),
     Guard("report", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _NONE], {"e": (KEY,)}),
@@ -383,6 +401,7 @@ COLD = [
         for seconds in (1, 8, 64, 512)
     ),
     Guard("get_execution", _ONE, {"e": (KEY,), "j": (JOB,)}),
+    Guard("get_called", _ONE, {"e": (KEY,), "j": (JOB,)}),
     Guard(
         "list_attempts", _ONE, {"attempts": (way("attempts_pkey", "job_id", "slot", "kind", "tenant_id"),)}
     ),
@@ -448,6 +467,8 @@ COLD = [
 # These add rows, or read tables that stay small.
 UNGUARDED = {
     *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "register"),
+    # One key, and a tenant by its own.
+    "callback_terms",
     *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),
     *("signing_secret", "list_workers", "leave", "ensure_day", "days", "span", "await_changes", "skips_over"),
     *("forget", "lock_key", "recall", "remember", "hold_shards", "enter_shards", "list_shards"),
@@ -511,4 +532,6 @@ _CHANGES = (
     "drop_staged",
     "withhold_due",
 )
+# Whoever calls back ends an attempt, or tells of it, as workers do theirs.
+COLD += [guard for guard in HOT if guard.statement in ("complete", "succeed", "hear")]
 HOT += [guard for guard in COLD if guard.statement in (*_CHANGES, "get_execution")]

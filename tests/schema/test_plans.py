@@ -137,6 +137,7 @@ DROPS = {
             "cursors_awaiting",
             *("executions_claimable", "executions_running", "executions_unfinished", "executions_dead"),
             "executions_recent",
+            "executions_called",
         )
     },
 }
@@ -183,7 +184,7 @@ async def test_locking_due_cursors_reads_as_many_as_are_locked(hot: Connection) 
     assert plan.buffers <= 5 * plan.rows_read
 
 
-@pytest.mark.parametrize("statement", ["hand_back", "report", "complete", "succeed"])
+@pytest.mark.parametrize("statement", ["hand_back", "report", "complete", "succeed", "park", "hear"])
 async def test_a_result_reads_the_row_that_it_is_about(statement: str, hot: Connection) -> None:
     [guard] = [each for each in HOT if each.statement == statement]
     plan = await plans.run_plan(hot, guard.sql, guard.args)

@@ -54,6 +54,17 @@ async def wait(ctx: Context) -> str:
     return f"fence {ctx.fence}"
 
 
+@handler("tally.steps")
+async def steps(ctx: Context) -> str:
+    """Leave three checkpoints and wait for death; an attempt that finds one says so."""
+    if ctx.last_checkpoint is not None:
+        return f"went on after {ctx.last_checkpoint['step']}"
+    for step in (1, 2, 3):
+        await ctx.checkpoint({"step": step})
+    await asyncio.Event().wait()
+    return "never"
+
+
 @handler("tally.block")
 async def block(ctx: Context) -> str:
     """As `tally.wait`, but block the whole event loop meanwhile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from cronwell.config import ShellSettings
 from cronwell.model.execution import Result
-from cronwell.targets.port import Outcome, Signals
+from cronwell.targets.port import Call, Done, Outcome, Signals
 from cronwell.targets.shell import ShellRunner
 from tests.targets.rig import LIMIT, Traces, eventually, is_alive, make_call, within
 
@@ -92,6 +93,7 @@ async def test_the_environment_holds_the_facts_and_nothing_of_the_workers(
     monkeypatch.delenv("HOME", raising=False)
     outcome = await run(runner, ["env"], env={"MINE": "1", "TZ": "Asia/Tokyo"}, attempt=3, fence=9)
     variables = dict(line.split("=", 1) for line in str(outcome.output).splitlines())
+    assert variables.pop("CRONWELL_CHECKPOINT_FILE").startswith("/dev/fd/")
     assert variables == {
         "PATH": os.environ["PATH"],
         "HOME": "/",
@@ -119,14 +121,15 @@ async def test_a_command_leads_its_own_session(runner: ShellRunner) -> None:
     assert (await run(runner, [sys.executable, "-c", code])).output == "True False\n"
 
 
-async def test_a_command_inherits_no_open_files(runner: ShellRunner) -> None:
+async def test_a_command_inherits_no_open_files_but_its_own(runner: ShellRunner) -> None:
     secret = os.open("/dev/zero", os.O_RDONLY)
     os.set_inheritable(secret, True)
     try:
         outcome = await run(runner, "ls /proc/self/fd | wc -l")
     finally:
         os.close(secret)
-    assert outcome.output == "4\n"  # the three of every command, and the one that lists the folder
+    # The three of every command, the one for its checkpoint, and the one that lists the folder.
+    assert outcome.output == "5\n"
 
 
 async def test_another_exit_code_fails_and_may_be_retried(runner: ShellRunner) -> None:
@@ -305,3 +308,64 @@ async def test_ends_are_noticed_where_processes_have_no_descriptors(
     outcome = await run(runner, f"sleep 60 > /dev/null 2>&1 & echo $! > {tmp_path}/child")
     assert outcome.result is Result.SUCCEEDED
     await gone(await written_pid(tmp_path / "child"))
+
+
+async def test_a_command_leaves_a_checkpoint_and_finds_the_last_one(runner: ShellRunner) -> None:
+    saved: list[str] = []
+
+    def save(_: Call, text: str) -> Done:
+        saved.append(text)
+        return Done()
+
+    signals = dataclasses.replace(within(), save=save)
+    first = make_call(
+        {
+            "shell": {
+                "command": 'cat "$CRONWELL_CHECKPOINT_FILE"; echo \'{"row": 5}\' > "$CRONWELL_CHECKPOINT_FILE"'
+            }
+        }
+    )
+    assert (await runner.run(first, signals)).output is None
+    assert saved == ['{"row":5}']
+    read = {"shell": {"command": 'cat "$CRONWELL_CHECKPOINT_FILE"'}}
+    second = dataclasses.replace(make_call(read), checkpoint={"row": 5})
+    assert (await runner.run(second, signals)).output == '{"row":5}'
+    assert saved == ['{"row":5}'], "what was not changed is not written again"
+
+
+async def test_a_checkpoint_is_kept_while_the_command_runs(runner: ShellRunner) -> None:
+    saved = asyncio.Event()
+
+    def save(_: Call, text: str) -> Done:
+        assert text == "7"
+        saved.set()
+        return Done()
+
+    signals = dataclasses.replace(within(), save=save)
+    call = make_call({"shell": {"command": 'echo 7 > "$CRONWELL_CHECKPOINT_FILE"; exec sleep 60'}})
+    running = asyncio.create_task(runner.run(call, signals))
+    await asyncio.wait_for(saved.wait(), 20)
+    assert not running.done()
+    signals.cancelled.set()
+    await running
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("printf 'half a' >", "the checkpoint was not kept: Expecting value"),
+        (
+            "head -c 70000 /dev/zero | tr '\\0' 1 >",
+            "the checkpoint was not kept: it has more than 65536 bytes",
+        ),
+    ],
+    ids=["not JSON", "large"],
+)
+async def test_a_checkpoint_that_cannot_be_kept_is_told_in_the_output(
+    command: str, said: str, runner: ShellRunner
+) -> None:
+    outcome = await runner.run(
+        make_call({"shell": {"command": f'{command} "$CRONWELL_CHECKPOINT_FILE"'}}), within()
+    )
+    assert outcome.result is Result.SUCCEEDED
+    assert said in (outcome.output or "")

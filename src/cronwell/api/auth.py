@@ -14,7 +14,9 @@ from starlette.types import Scope as Request
 from cronwell import addresses, errors
 from cronwell.api.tokens import Tokens
 from cronwell.config import Settings
+from cronwell.model import callback
 from cronwell.model.access import ALL_SCOPES, Caller, Scope, is_key, read_scopes, read_secret
+from cronwell.model.callback import Token
 from cronwell.runtime.acting import acting_for
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import ApiKey, Store
@@ -54,6 +56,18 @@ class Authenticator:
             if is_key(match[1]) or self._tokens is None:
                 return await self._by_key(match[1])
             return await self._by_token(match[1], self._tokens)
+
+    async def called_back(self, path: str) -> tuple[Caller, Token]:
+        """Whose callback it is, by its address; raises NotFound, in the same words whatever is wrong with it."""
+        found = callback.read(path.removeprefix(callback.PATH).partition("/")[0])
+        terms = None if found is None else await self._store.callback_terms(found.token.tenant_id)
+        if found is None or terms is None or not found.is_signed_with(terms[0]):
+            raise errors.NotFound(
+                "no delivery was sent with this address; use what Cronwell-Callback said, to the letter"
+            )
+        return Caller(
+            found.token.tenant_id, frozenset(), f"callback {found.token.key}", terms[1]
+        ), found.token
 
     def _without_key(self, request: Request) -> Caller:
         if not self._is_keyless:
@@ -95,6 +109,11 @@ class Authenticator:
         now = self._clock.now()
         if key.last_used_at is None or now - key.last_used_at >= USE_NOTED_EVERY:
             await self._store.note_key_use(key.tenant_id, key.id, now)
+
+
+def is_callback(path: str) -> bool:
+    """Tell whether the address itself shows who calls."""
+    return path.startswith(callback.PATH)
 
 
 def is_open(path: str) -> bool:

@@ -22,10 +22,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cronwell import errors, telemetry
 from cronwell.api import problems
-from cronwell.api.auth import WATCHER, Authenticator, is_open
-from cronwell.api.callers import CALLER
+from cronwell.api.auth import WATCHER, Authenticator, is_callback, is_open
+from cronwell.api.callers import CALLBACK, CALLER
 from cronwell.api.rates import Rates, refused
 from cronwell.model.access import Caller
+from cronwell.model.callback import PATH
 from cronwell.runtime.acting import Actor, act_as, act_for
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -89,7 +90,9 @@ class Edge:
         except ClientDisconnect:
             status = _CLIENT_GONE
         except Exception as error:  # noqa: BLE001 - the last stop: whatever it is, it is logged and answered
-            telemetry.request_failed(method=method, path=scope["path"], error=error)
+            # Not the address of a callback, which is all that it takes to call back.
+            path = PATH if is_callback(scope["path"]) else scope["path"]
+            telemetry.request_failed(method=method, path=path, error=error)
             if not status:
                 await problems.unexpected(scope)(scope, receive, send_marked)
         finally:
@@ -143,7 +146,10 @@ class Edge:
         """Who sends the request, for whose tenant everything is done from here on."""
         if self._authenticator is None:
             return WATCHER
-        caller = await self._authenticator.caller(scope)
+        if is_callback(scope["path"]):
+            caller, scope[CALLBACK] = await self._authenticator.called_back(scope["path"])
+        else:
+            caller = await self._authenticator.caller(scope)
         act_for(caller.tenant_id)
         source = scope["client"][0] if scope.get("client") else ""
         act_as(Actor(caller.name, source, scope[problems.REQUEST_ID]))

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from cronwell import __version__
 from cronwell.api import problems
-from cronwell.api.auth import is_open
+from cronwell.api.auth import is_callback, is_open
 from cronwell.model.job import JobSpec
 
 Mode = Literal["validation", "serialization"]
@@ -131,12 +131,12 @@ def document(app: FastAPI, *, largest_page: int) -> dict[str, Any]:
 
 def _say_what_needs_a_key(made: dict[str, Any]) -> None:
     made["security"] = [{"bearer": []}]
-    for operation in (
-        each for path, item in made["paths"].items() if is_open(path) for each in item.values()
-    ):
-        operation["security"] = []
-        for status in ("401", "403", "429"):
-            operation["responses"].pop(status, None)
+    for path, item in made["paths"].items():
+        refusals = ("401", "403") if is_callback(path) else ("401", "403", "429") if is_open(path) else ()
+        for operation in item.values() if refusals else ():
+            operation["security"] = []
+            for status in refusals:
+                operation["responses"].pop(status, None)
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:

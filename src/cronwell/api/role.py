@@ -16,6 +16,7 @@ from cronwell.config import Settings
 from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
+from cronwell.control.callbacks import Callbacks
 from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -65,6 +66,7 @@ async def api(
         tzdata=Tzdata(store, clock, settings.scheduler, jobs),
         overrides=Overrides(store, bus, clock, settings, jobs),
         backfills=Backfills(store, clock, settings, jobs),
+        callbacks=Callbacks(store, clock, settings),
         cluster=Cluster(store, clock, settings),
         keys=Keys(store, clock),
         audit=Audit(store),

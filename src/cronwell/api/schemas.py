@@ -191,6 +191,39 @@ class TzdataDecided(Asked):
     """The `next_cursor` of the answer before, to go on with all."""
 
 
+class Completed(Asked):
+    """How an attempt ended well."""
+
+    output: Any = None
+    """Kept as the attempt's output: a text as it is, anything else as JSON. What is too long is cut off and marked."""
+
+
+class Failed(Asked):
+    """How an attempt failed."""
+
+    error: Annotated[str, Field(min_length=1, max_length=8192)]
+    """What went wrong, for people."""
+    retry: Annotated[bool, Field(strict=True)] = True
+    """False: trying again cannot help, whatever attempts are left."""
+    output: Any = None
+    """As when it is completed."""
+
+
+class Progress(Asked):
+    progress: Any
+    """How far it is: any JSON of up to 64 KiB."""
+
+
+class Checkpoint(Asked):
+    checkpoint: Any
+    """What the next attempt gets: any JSON of up to 64 KiB, in place of what was left before; null for nothing."""
+
+
+class Heartbeat(Asked):
+    progress: Any = None
+    """How far it is, where that has changed."""
+
+
 class Deleted(View):
     deleted: Literal[True] = True
 

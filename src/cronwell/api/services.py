@@ -12,6 +12,7 @@ from cronwell.config import Settings
 from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
+from cronwell.control.callbacks import Callbacks
 from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
@@ -41,6 +42,7 @@ class Services:
     tzdata: Tzdata
     overrides: Overrides
     backfills: Backfills
+    callbacks: Callbacks
     cluster: Cluster
     keys: Keys
     audit: Audit

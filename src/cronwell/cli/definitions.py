@@ -46,6 +46,7 @@ _KINDS = {"http": "http", "shell": "shell", "handler": "handler", "stream": "pub
 _GOES_WITH = {
     "method": ("http", "URL"),
     "header": ("http", "URL"),
+    "callback": ("http", "URL"),
     "broker": ("stream", "STREAM"),
     "maxlen": ("stream", "STREAM"),
 }
@@ -82,6 +83,13 @@ class JobOptions:
     header: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="With --http: a header. Repeatable."),
+    ] = None
+    callback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="With --http: an answer of 202 is followed by a callback, at the latest after so long.",
+        ),
     ] = None
     handler: Annotated[
         str | None,
@@ -222,6 +230,8 @@ class JobOptions:
             http["method"] = self.method.upper()
         if self.header:
             http["headers"] = read_pairs(self.header, "--header", "=:")
+        if self.callback:
+            http["callback"] = {"deadline": self.callback}
         return {"http": http} if http else None
 
     def _retry(self) -> dict[str, Any] | None:

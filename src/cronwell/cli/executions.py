@@ -116,7 +116,7 @@ app.command("tail")(tail)
 
 
 def _write(screen: Screen, found: dict[str, Any]) -> None:
-    late = found.get("lateness_ms")
+    late, waits = found.get("lateness_ms"), found.get("callback_until")
     screen.fields(
         [
             ("id", found["id"]),
@@ -134,8 +134,10 @@ def _write(screen: Screen, found: dict[str, Any]) -> None:
             ("attempt", f"{found['attempt']} (fence {found['fence']})"),
             ("pool", f"{found.get('pool')}, priority {found.get('priority')}"),
             ("worker", found.get("worker")),
+            ("callback", None if waits is None else f"waited for until {screen.moment(waits)}"),
             ("payload", None if found.get("payload") is None else compact(found["payload"])),
             ("progress", None if found.get("progress") is None else compact(found["progress"])),
+            ("checkpoint", None if found.get("checkpoint") is None else compact(found["checkpoint"])),
             ("error", found.get("error")),
         ]
     )

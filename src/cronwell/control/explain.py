@@ -236,6 +236,10 @@ def _of_execution(execution: Execution, now: datetime) -> dict[str, Any]:
     start = _told_start(execution)
     if state is State.RUNNING:
         running = _away(now - execution.started_at)
+        if execution.callback_until is not None:
+            until = instants.write(execution.callback_until)
+            text = f"{start}; it was taken up, and has waited for its callback for {running}, until {until} at the latest."
+            return fields | {"verdict": "running", "sentence": text}
         return fields | {"verdict": "running", "sentence": f"{start}; it has run for {running}."}
     tries = "at the first attempt" if execution.attempt == 1 else f"after {execution.attempt} attempts"
     how = {State.SUCCEEDED: f"succeeded {tries}", State.FAILED: f"failed {tries}"}.get(

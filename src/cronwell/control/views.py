@@ -106,11 +106,15 @@ class ExecutionView(View):
     error_kind: str | None
     """A short stable word for the error."""
     progress: Any = None
-    """What a handler last told with `heartbeat`."""
+    """What a handler, or a callback, last told of it."""
+    callback_until: Moment | None = None
+    """It waits for its callback, and is timed out then unless more is heard of it."""
 
 
 class ExecutionDetail(ExecutionView):
     payload: Any = None
+    checkpoint: Any = None
+    """What its next attempt gets, or would get, of the attempts before."""
     override: OverrideMark | None = None
     """What somebody decided about its slot."""
     waits_for: str | None = None
@@ -266,6 +270,7 @@ def execution_detail(
         **_execution_fields(execution),
         override=None if override is None else override_mark(override),
         payload=None if execution.payload is None else orjson.loads(execution.payload),
+        checkpoint=None if execution.checkpoint is None else orjson.loads(execution.checkpoint),
         attempts=[_attempt_view(each) for each in attempts] + _last_attempt(execution, attempts),
         timeline=_timeline(execution, attempts),
     )
@@ -319,6 +324,7 @@ def _execution_fields(execution: Execution) -> dict[str, Any]:
         "error": execution.error,
         "error_kind": execution.error_kind,
         "progress": None if execution.progress is None else orjson.loads(execution.progress),
+        "callback_until": execution.callback_until,
     }
 
 

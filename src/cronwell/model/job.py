@@ -68,6 +68,23 @@ def _refuse_booleans_and_numbers(value: object) -> object:
 StrictDuration = Annotated[Duration, BeforeValidator(_refuse_booleans_and_numbers)]
 
 
+class Callback(Part):
+    """Lets whoever is called answer 202 and say later, by way of `Cronwell-Callback`, how it ended."""
+
+    deadline: StrictDuration
+    """How long after its start an attempt may end by its callback, from 1s to 30d; then it is timed out."""
+    heartbeat: StrictDuration | None = None
+    """How long it may be silent, from 1s up to the deadline; then it is timed out as well."""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Callback:
+        if not timedelta(seconds=1) <= self.deadline <= timedelta(days=30):
+            raise ValueError("deadline lies between 1s and 30d")
+        if self.heartbeat is not None and not timedelta(seconds=1) <= self.heartbeat <= self.deadline:
+            raise ValueError("heartbeat lies between 1s and the deadline")
+        return self
+
+
 class HttpTarget(Part):
     """Call a URL with a signed Standard Webhooks delivery; 2xx is success."""
 
@@ -80,6 +97,8 @@ class HttpTarget(Part):
         Annotated[str, StringConstraints(max_length=8192)],
     ] = Field(default_factory=dict, max_length=64)
     """Headers to add. Those that Cronwell sets itself are refused."""
+    callback: Callback | None = None
+    """What is answered with 202 has not ended: it waits for its callback. Without this, 202 is success."""
 
     @field_validator("url")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cronwell.model.execution import Result
+from cronwell.model.execution import Result, State
 from cronwell.model.job import OutcomeRule, RetriedOutcome, RetryPolicy
 
 _AS_IN_POLICY = OutcomeRule()
@@ -44,6 +44,31 @@ def next_delay(
     delay = min(_grown(policy, initial, attempt), policy.max_delay)
     delay -= delay * (policy.jitter * random)
     return max(delay, retry_after or delay, timedelta())
+
+
+def what_follows(
+    policy: RetryPolicy,
+    result: Result,
+    attempt: int,
+    *,
+    is_cancelled: bool,
+    retry_after: timedelta | None = None,
+    is_retryable: bool = True,
+    random: float = 0.0,
+) -> tuple[State, timedelta | None]:
+    """Return what an execution becomes when an attempt has ended, and how long after that the next one is due.
+
+    `is_cancelled`: somebody asked for the execution to be cancelled, so that only a success counts. The rest is as for
+    `next_delay`.
+    """
+    if result is Result.SUCCEEDED:
+        return State.SUCCEEDED, None
+    if result is Result.CANCELLED or is_cancelled:
+        return State.CANCELLED, None
+    delay = next_delay(
+        policy, result, attempt, retry_after=retry_after, is_retryable=is_retryable, random=random
+    )
+    return (State.FAILED if delay is None else State.RETRYING), delay
 
 
 def _grown(policy: RetryPolicy, initial: timedelta, attempt: int) -> timedelta:

@@ -17,6 +17,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.access_port import AccessStore, ApiKey, Tenant
 from cronwell.store.audit_port import AuditEntry, AuditFilter, AuditStore, Link
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
+from cronwell.store.callback_port import CallbackChanges, CallbackStore, Called, Told
 from cronwell.store.cluster_port import (
     Abandoned,
     ClusterChanges,
@@ -30,6 +31,7 @@ from cronwell.store.cluster_port import (
 from cronwell.store.records import (
     Answer,
     Attempt,
+    Awaited,
     Backlog,
     Claimed,
     Confirmed,
@@ -71,11 +73,13 @@ __all__ = [
     "Attempt",
     "AuditEntry",
     "AuditFilter",
+    "Awaited",
     "Backfill",
     "BackfillState",
     "Backlog",
     "ByDefinition",
     "CalendarUse",
+    "Called",
     "Claimed",
     "Confirmed",
     "Cursor",
@@ -106,6 +110,7 @@ __all__ = [
     "Store",
     "Suspect",
     "Tenant",
+    "Told",
     "Touched",
     "Transaction",
     "WaitingOverride",
@@ -113,7 +118,7 @@ __all__ = [
 ]
 
 
-class Transaction(ClusterChanges, ScheduleChanges, Protocol):
+class Transaction(CallbackChanges, ClusterChanges, ScheduleChanges, Protocol):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -210,7 +215,7 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, AuditStore, CallbackStore, ClusterStore, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
@@ -138,6 +138,8 @@ class Claimed:
     """What it had to wait for: its group, or nothing but its tenant's quotas."""
     is_awaited: bool = False
     """Others may be waiting for its end."""
+    checkpoint: str | None = None
+    """What an attempt before this one left, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,15 @@ class Definition:
     spec: str
 
 
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Until when an attempt waits for its callback."""
+
+    deadline: datetime
+    heartbeat: timedelta | None
+    """How long it may be silent before that; None: all the time."""
+
+
 @dataclass(slots=True)  # not frozen: see the top of this file
 class Ended:
     """How an attempt ended and what the execution becomes."""
@@ -217,6 +228,8 @@ class Ended:
     error: str | None = None
     output: str | None = None
     output_truncated: bool = False
+    awaits: Awaited | None = None
+    """Not ended after all: from `finished_at` on it waits for its callback, and is its worker's no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +294,9 @@ class Execution:
     output_truncated: bool
     payload: str | None
     progress: str | None
+    checkpoint: str | None = None
+    callback_until: datetime | None = None
+    """It waits for its callback, and is timed out then."""
 
 
 @dataclass(frozen=True, slots=True)

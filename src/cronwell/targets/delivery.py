@@ -14,6 +14,7 @@ from urllib.parse import quote
 from yarl import URL
 
 from cronwell import __version__
+from cronwell.model import callback
 from cronwell.model.job import HttpTarget
 from cronwell.targets import signing, wire
 from cronwell.targets.client import Origin
@@ -33,8 +34,11 @@ class Letterhead(NamedTuple):
     """The first line and the headers that do not change, up to where the others follow."""
 
 
-def build(call: Call, target: HttpTarget, timestamp: int) -> tuple[Origin, bytes]:
-    """Build the request of an attempt. Raises ValueError if the signing secret is not one, and `Trouble` for its url."""
+def build(call: Call, target: HttpTarget, timestamp: int, public_url: str = "") -> tuple[Origin, bytes]:
+    """Build the request of an attempt. Raises ValueError if the signing secret is not one, and `Trouble` for its url.
+
+    `public_url` is where receivers reach the API, for those that may call back.
+    """
     origin, has_body, head = _letterhead(target.url, target.method, tuple(target.headers.items()))
     slot = wire.write_moment(call.slot)
     body = _write_body(call, slot) if has_body else b""
@@ -52,6 +56,8 @@ def build(call: Call, target: HttpTarget, timestamp: int) -> tuple[Origin, bytes
         f"Cronwell-Fence: {call.fence}\r\n"
         f"traceparent: {wire.write_traceparent(execution, call.attempt)}\r\n"
     )
+    if call.callback is not None:
+        headers += f"{callback.HEADER}: {public_url}{callback.PATH}{call.callback}\r\n"
     if not has_body:
         return origin, b"%s%s\r\n" % (head, headers.encode("ascii"))
     return origin, b"%s%sContent-Length: %d\r\n\r\n%s" % (head, headers.encode("ascii"), len(body), body)
@@ -91,12 +97,13 @@ _quote = lru_cache(maxsize=4096)(quote)
 
 
 def _write_body(call: Call, slot: str) -> bytes:
-    return wire.write_json(
-        {
-            "job": call.job_name,
-            "execution": call.execution_id,
-            "slot": slot,
-            "attempt": call.attempt,
-            "payload": call.payload,
-        }
-    )
+    body = {
+        "job": call.job_name,
+        "execution": call.execution_id,
+        "slot": slot,
+        "attempt": call.attempt,
+        "payload": call.payload,
+    }
+    if call.checkpoint is not None:
+        body["checkpoint"] = call.checkpoint
+    return wire.write_json(body)

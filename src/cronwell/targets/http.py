@@ -26,6 +26,11 @@ from cronwell.targets.output import clip
 from cronwell.targets.port import Call, Outcome, Signals
 
 _EXCERPT = 300
+_ACCEPTED = 202
+_NO_PUBLIC_URL = (
+    "the job asks for a callback, and this worker does not know the address at which receivers reach the API; "
+    "set CRONWELL_PUBLIC_URL where the worker starts and restart it"
+)
 
 
 class HttpRunner:
@@ -38,6 +43,7 @@ class HttpRunner:
         clock: Clock,
         output_limit: int,
         *,
+        public_url: str = "",
         resolver: AbstractResolver | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -45,6 +51,7 @@ class HttpRunner:
         self._egress = egress
         self._clock = clock
         self._output_limit = output_limit
+        self._public_url = public_url.rstrip("/")
         self._asks = resolver
         self._tls = tls
         self._client: Client | None = None
@@ -55,6 +62,9 @@ class HttpRunner:
         assert target is not None
         if (stopped := stopping.stopped_before_start(call, signals)) is not None:
             return stopped
+        if target.callback is not None and not self._public_url:
+            # Retryable: another worker of the pool, or this one once it is started anew, may know it.
+            return _failed("no_public_url", _NO_PUBLIC_URL)
         interrupt = stopping.Interrupt(signals)
         outcome: Outcome | None = None
         with interrupt:
@@ -73,9 +83,12 @@ class HttpRunner:
     async def _deliver(self, call: Call, target: HttpTarget) -> Outcome:
         client = self._client or self._open()
         # Not the machine's time: receivers refuse a delivery whose timestamp is minutes off.
-        origin, request = delivery.build(call, target, int(self._clock.now().timestamp()))
+        timestamp = int(self._clock.now().timestamp())
+        origin, request = delivery.build(call, target, timestamp, self._public_url)
         answer = Answer(self._output_limit, self._settings.response_limit)
         await client.send(origin, request, answer)
+        if answer.status == _ACCEPTED and target.callback is not None:
+            return _AWAITED
         return self._judge(answer)
 
     def _judge(self, answer: Answer) -> Outcome:
@@ -119,6 +132,7 @@ class HttpRunner:
 
 
 _NOTHING = Outcome(Result.SUCCEEDED)
+_AWAITED = Outcome(Result.SUCCEEDED, awaits_callback=True)
 
 
 def read_retry_after(text: str, *, sent_at: datetime) -> timedelta | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from cronwell.model.clipping import clip
+
+__all__ = ["Kept", "clip", "tail"]
+
 
 class Kept:
     """The beginning of a stream of bytes; the rest is counted and forgotten."""
@@ -24,20 +28,6 @@ class Kept:
     def text(self) -> tuple[str, bool]:
         """Return what was kept as text, and whether something was cut off."""
         return clip(bytes(self._buffer), self._limit)
-
-
-def clip(raw: bytes | str, limit: int) -> tuple[str, bool]:
-    """Return `raw` as text of at most `limit` bytes of UTF-8, and whether something was cut off.
-
-    Bytes that are not UTF-8 become U+FFFD. Null characters are dropped: PostgreSQL's text cannot hold them.
-    """
-    was_cut = isinstance(raw, bytes) and len(raw) > limit
-    text = raw[: limit + 1].decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-    # Lone surrogates cannot be encoded; "replace" writes a question mark.
-    encoded = text.replace("\0", "").encode("utf-8", "replace")
-    if len(encoded) > limit:
-        return encoded[:limit].decode("utf-8", "ignore"), True
-    return encoded.decode(), was_cut
 
 
 def tail(text: str, limit: int) -> str:

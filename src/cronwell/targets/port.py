@@ -9,7 +9,7 @@ exception that leaves `run` is `CancelledError`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -39,6 +39,12 @@ class Call:
     timeout: timedelta
     secret: str
     """The tenant's signing secret, in the `whsec_…` form of Standard Webhooks."""
+    checkpoint: Any = None
+    """What an attempt before this one left; None where there is nothing."""
+    callback: str | None = None
+    """The token by which whoever is called may end the attempt later."""
+    worker: UUID | None = None
+    """Under which name the worker claimed it."""
 
 
 class Stop:
@@ -97,6 +103,14 @@ class Stop:
             self.ignore(tell)
 
 
+class Done:
+    """Something to await that has happened already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
 @dataclass(slots=True)
 class Signals:
     """How the worker and a running target speak while the attempt lasts."""
@@ -107,6 +121,9 @@ class Signals:
     """Set when the attempt should stop: a user cancelled it, the worker drains, or its lease ended."""
     report: Callable[[Any], None] = lambda progress: None
     """Keep the latest progress; it is written with the next heartbeat. Safe to call from any thread."""
+    save: Callable[[Call, str], Awaitable[None]] = lambda call, checkpoint: Done()
+    """Write a checkpoint, as JSON, down. On the event loop it is awaited; on any other thread the call itself waits until it
+    is written. Raises FenceRejected where the attempt has been given up."""
     cancel_grace: timedelta = timedelta(seconds=10)
     """How long a target may take to stop by itself after `cancelled`, before it is stopped by force."""
 
@@ -127,6 +144,8 @@ class Outcome:
     """What the target asked us to wait (already capped)."""
     pauses_job: bool = False
     """The target said it is gone for good (HTTP 410)."""
+    awaits_callback: bool = False
+    """The target has only taken it up (HTTP 202), and will say later how it ended."""
 
 
 class TargetRunner(Protocol):

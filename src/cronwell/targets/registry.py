@@ -23,7 +23,7 @@ import inspect
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from cronwell import durations, errors
+from cronwell.model import checkpoint
 from cronwell.targets.port import Call, Signals
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -119,6 +120,19 @@ class Context:
     def heartbeat(self, progress: Any = None) -> None:
         """Show progress: any JSON value; the latest one is written with the worker's next heartbeat."""
         self._signals.report(progress)
+
+    @property
+    def last_checkpoint(self) -> Any:
+        """What an attempt of this execution before this one left with `checkpoint`; None where there is nothing."""
+        return self._call.checkpoint
+
+    def checkpoint(self, value: Any) -> Awaitable[None]:
+        """Leave something for the next attempt, in place of what was left before: any JSON value of up to 64 KiB.
+
+        In a plain function it is written when this returns; an async one awaits it. Raises TooLarge, and FenceRejected where
+        the attempt has been given up: then another one may have begun, and this one should stop.
+        """
+        return self._signals.save(self._call, checkpoint.write(value))
 
     def stop(self) -> None:
         """Make `cancelled` true for good: the worker has stopped the attempt, or given up on it."""

@@ -1,17 +1,17 @@
 """Run a command in a process group of its own, and leave nothing of it behind.
 
 The command gets the payload as JSON on its standard input, the facts of the attempt in `CRONWELL_…`
-variables, and nothing else of the worker's environment. When the attempt ends, for whatever reason, its group
-is gone: what the command left in the background is killed. A process that moved to another session may live
-on, but cannot hold the attempt up.
+variables, and nothing else of the worker's environment. What it writes to the file `CRONWELL_CHECKPOINT_FILE`
+is left for the next attempt. When the attempt ends, for whatever reason, its group is gone: what the command left in
+the background is killed. A process that moved to another session may live on, but cannot hold the attempt up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 from datetime import timedelta
 from typing import IO
 
@@ -19,6 +19,7 @@ from cronwell import config
 from cronwell.model.execution import Result
 from cronwell.model.job import ShellTarget
 from cronwell.targets import stopping, wire
+from cronwell.targets.checkpoint_file import VARIABLE, CheckpointFile, nameless
 from cronwell.targets.group import ProcessGroup
 from cronwell.targets.output import Kept, clip
 from cronwell.targets.port import Call, Outcome, Signals
@@ -61,11 +62,20 @@ class ShellRunner:
             )
         if (stopped := stopping.stopped_before_start(call, signals)) is not None:
             return stopped
-        kept = Kept(self._output_limit)
         try:
-            group = _start(call, target, kept)
+            file = CheckpointFile(call, signals)
         except OSError as error:
             return _not_started(error, target)
+        with contextlib.closing(file):
+            return await self._run(call, signals, target, file)
+
+    async def _run(self, call: Call, signals: Signals, target: ShellTarget, file: CheckpointFile) -> Outcome:
+        kept = Kept(self._output_limit)
+        try:
+            group = _start(call, target, kept, file)
+        except OSError as error:
+            return _not_started(error, target)
+        file.watch()
         reason: Result | None = None
         try:
             reason = await stopping.ended_or_stopped(group.exited, signals)
@@ -76,13 +86,15 @@ class ShellRunner:
                 await group.finish()
         finally:
             await group.end()
+        if (unkept := await file.keep()) is not None:
+            kept.add(f"\ncronwell: {unkept}\n".encode())
         return _judge(call, target, group, reason, kept)
 
     async def close(self) -> None:
         """Nothing is kept between attempts."""
 
 
-def _start(call: Call, target: ShellTarget, kept: Kept) -> ProcessGroup:
+def _start(call: Call, target: ShellTarget, kept: Kept, file: CheckpointFile) -> ProcessGroup:
     command = ["/bin/sh", "-c", target.command] if isinstance(target.command, str) else target.command
     with _payload_file(wire.write_json(call.payload)) as payload:
         output, child_output = os.pipe()
@@ -93,7 +105,8 @@ def _start(call: Call, target: ShellTarget, kept: Kept) -> ProcessGroup:
                 stdout=child_output,
                 stderr=child_output,
                 cwd=target.cwd,
-                env=_environment(call, target),
+                env=_environment(call, target) | {VARIABLE: file.path},
+                pass_fds=(file.descriptor,),
                 start_new_session=True,
             )
         except BaseException:
@@ -105,11 +118,8 @@ def _start(call: Call, target: ShellTarget, kept: Kept) -> ProcessGroup:
 
 
 def _payload_file(payload: bytes) -> IO[bytes]:
-    """A nameless file: unlike a pipe it needs nobody to feed it, and a command may leave it unread."""
-    if hasattr(os, "memfd_create"):
-        file: IO[bytes] = os.fdopen(os.memfd_create("cronwell-payload"), "w+b")
-    else:
-        file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+    """In a file: unlike a pipe it needs nobody to feed it, and a command may leave it unread."""
+    file = nameless("cronwell-payload")
     file.write(payload)
     file.seek(0)
     return file

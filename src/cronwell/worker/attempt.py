@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import random
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,9 +12,11 @@ from typing import Any
 
 import orjson
 
+from cronwell.model import checkpoint
+from cronwell.model.callback import Token
 from cronwell.model.execution import ExecutionKey, Result, State
-from cronwell.model.retry import next_delay
-from cronwell.store.port import Claimed, Ended, Report
+from cronwell.model.retry import what_follows
+from cronwell.store.port import Awaited, Claimed, Ended, Report
 from cronwell.targets.port import Call, Outcome, Signals
 from cronwell.worker.catalog import KnownJob
 
@@ -21,9 +24,11 @@ AttemptKey = tuple[ExecutionKey, int]
 Claim = tuple[int, ExecutionKey, int]
 """An attempt as the store names it: tenant, execution and fence."""
 
-PROGRESS_LIMIT = 65_536
 STOPPED = Outcome(
     Result.WORKER_LOST, error="the worker stopped before the attempt had ended", error_kind="worker_stopped"
+)
+CALLED_OFF = Outcome(
+    Result.CANCELLED, error="cancelled before its callback was waited for", error_kind="cancelled"
 )
 
 
@@ -53,6 +58,12 @@ class Attempt:
     def key(self) -> AttemptKey:
         return self.claimed.key, self.claimed.fence
 
+    @property
+    def token(self) -> Token:
+        """By what whoever calls back names it."""
+        claimed = self.claimed
+        return Token(claimed.tenant_id, claimed.key, claimed.fence, claimed.worker)
+
     def call(self) -> Call:
         """The attempt as its target sees it."""
         claimed, terms = self.claimed, self.job.terms
@@ -69,6 +80,9 @@ class Attempt:
             payload=self.job.payload if claimed.payload is None else orjson.loads(claimed.payload),
             timeout=terms.timeout,
             secret=self.job.secret,
+            checkpoint=None if claimed.checkpoint is None else json.loads(claimed.checkpoint),
+            callback=None if self.job.callback_key is None else self.token.write(self.job.callback_key),
+            worker=claimed.worker,
         )
 
     def take_progress(self, progress: Any) -> None:
@@ -97,21 +111,19 @@ class Attempt:
             outcome = dataclasses.replace(
                 STOPPED, output=outcome.output, output_truncated=outcome.output_truncated
             )
-        delay = None
-        if outcome.result is Result.SUCCEEDED:
-            state = State.SUCCEEDED
-        elif outcome.result is Result.CANCELLED or self.is_cancelled:
-            state = State.CANCELLED
-        else:
-            delay = next_delay(
+        if outcome.awaits_callback and self.is_cancelled:
+            outcome = CALLED_OFF
+        state, delay = State.SUCCEEDED, None
+        if outcome.result is not Result.SUCCEEDED:
+            state, delay = what_follows(
                 self.job.terms.retry,
                 outcome.result,
                 self.claimed.attempt,
+                is_cancelled=self.is_cancelled,
                 retry_after=outcome.retry_after,
                 is_retryable=outcome.is_retryable,
                 random=random.random(),
             )
-            state = State.FAILED if delay is None else State.RETRYING
         return Ended(
             tenant_id=self.claimed.tenant_id,
             key=self.claimed.key,
@@ -126,7 +138,15 @@ class Attempt:
             error=_storable(outcome.error),
             output=_storable(outcome.output),
             output_truncated=outcome.output_truncated,
+            awaits=self._awaited() if outcome.awaits_callback else None,
         )
+
+    def _awaited(self) -> Awaited:
+        target = self.job.terms.target.http
+        assert target is not None
+        assert target.callback is not None
+        assert self.started_at is not None
+        return Awaited(self.started_at + target.callback.deadline, target.callback.heartbeat)
 
 
 def _as_json(progress: Any) -> str | None:
@@ -136,7 +156,7 @@ def _as_json(progress: Any) -> str | None:
         text = orjson.dumps(progress, default=str).decode()
     except (TypeError, ValueError):
         return None
-    return text if len(text) <= PROGRESS_LIMIT and "\\u0000" not in text else None
+    return text if len(text) <= checkpoint.LIMIT and "\\u0000" not in text else None
 
 
 def _storable(text: str | None) -> str | None:

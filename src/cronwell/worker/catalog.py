@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class KnownJob:
     terms: JobSpec
     payload: Any
     secret: str
+    callback_key: bytes | None = None
+    """What the addresses of its callbacks are signed with, where it asks for them."""
 
 
 class Catalog:
@@ -39,11 +42,13 @@ class Catalog:
         self._kept = kept
         self._jobs: OrderedDict[tuple[UUID, int], KnownJob] = OrderedDict()
         self._secrets: dict[int, str] = {}
+        self._key: bytes | None = None
 
     def clear(self) -> None:
         """Forget everything: in another incarnation of the database a revision may stand for another definition."""
         self._jobs.clear()
         self._secrets.clear()
+        self._key = None
 
     async def look_up(self, claims: Sequence[Claimed]) -> list[KnownJob | None]:
         """The job of each claim; None where there is no such job any more.
@@ -96,7 +101,18 @@ class Catalog:
         secret = self._secrets.get(row.tenant_id)
         if secret is None:
             secret = self._secrets[row.tenant_id] = await self._store.signing_secret(row.tenant_id)
-        return _known(row.name, row.spec, secret)
+        known = _known(row.name, row.spec, secret)
+        target = known.terms.target.http
+        if target is None or target.callback is None:
+            return known
+        return dataclasses.replace(known, callback_key=await self._callback_key(row.tenant_id))
+
+    async def _callback_key(self, tenant_id: int) -> bytes:
+        if self._key is None:
+            terms = await self._store.callback_terms(tenant_id)
+            assert terms is not None, "a job has a tenant"
+            self._key = terms[0]
+        return self._key
 
 
 def _known(name: str, text: str, secret: str) -> KnownJob:

@@ -82,10 +82,17 @@ class Completion(Service):
                 await asyncio.sleep(delay)
                 continue
             break
-        counts = Counter(state.value for state in states if state is not None)
+        counts = Counter(
+            state.value
+            for (ended, _), state in zip(batch, states, strict=True)
+            # One that has ended by its callback meanwhile was counted there.
+            if state is not None and (ended.awaits is None or state is State.RUNNING)
+        )
+        if parked := counts.pop(State.RUNNING.value, 0):
+            telemetry.parked(parked)
         telemetry.completed(
             states=dict(counts),
-            stale=len(states) - counts.total(),
+            stale=states.count(None),
             took=timedelta(seconds=time.perf_counter() - began),
         )
         for (_, done), state in zip(batch, states, strict=True):

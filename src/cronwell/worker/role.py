@@ -3,6 +3,7 @@
 Its services, in the order of starting; they stop in reverse, for these reasons:
 
     completion   last to stop: every result that is known must be written
+    checkpoints  what attempts leave for the next ones, for as long as anything runs
     heartbeat    the lease must last as long as anything runs; a thread of its own
     lease, watch, orders
     attempts     stops by draining: hand back what is held, let the rest finish, then ask, then force
@@ -26,6 +27,7 @@ from cronwell.runtime.service import Loop, Service, Waker
 from cronwell.store.port import Claimed, Store
 from cronwell.targets.port import TargetRunner
 from cronwell.worker.catalog import Catalog
+from cronwell.worker.checkpoints import Checkpoints
 from cronwell.worker.claiming import Claiming
 from cronwell.worker.completion import Completion
 from cronwell.worker.heartbeat import Heartbeat
@@ -63,6 +65,7 @@ async def worker_services(
     claim_waker, order_waker, lease_waker = Waker(), Waker(), Waker()
     departures = Departures(jobs)
     completion = Completion(store, settings)
+    checkpoints = Checkpoints(store, clock)
 
     def on_free(claimed: Claimed) -> None:
         # One claim for each place that falls free would be one for each execution.
@@ -80,6 +83,7 @@ async def worker_services(
         on_free=on_free,
         on_gone=departures.pause,
     )
+    slots.save = checkpoints.save
     lease = Lease(store, clock, settings, premises.handlers)
     await lease.register()
     heartbeat = Heartbeat(store, settings, lease, slots)
@@ -109,6 +113,7 @@ async def worker_services(
     failed = telemetry.service_failed
     return [
         completion,
+        checkpoints,
         keeper,
         Loop("lease", heartbeat.beat, on_error=failed, waker=lease_waker),
         Loop("lease watch", heartbeat.watch, on_error=failed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from uuid import UUID
@@ -17,7 +17,7 @@ from cronwell.model.execution import Result, State
 from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
-from cronwell.targets.port import END, Outcome, Signals, TargetRunner
+from cronwell.targets.port import END, Call, Done, Outcome, Signals, TargetRunner
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
@@ -61,6 +61,8 @@ class Slots:
         self._timer: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
         self._is_empty.set()
+        self.save: Callable[[Call, str], Awaitable[None]] = lambda call, checkpoint: Done()
+        """How attempts leave checkpoints. One for all of them: each would keep one of its own in memory."""
 
     def __len__(self) -> int:
         """Places taken: held, running, or waiting for their result to be kept."""
@@ -213,6 +215,7 @@ class Slots:
         attempt.signals = Signals(
             deadline=began + terms.timeout.total_seconds(),
             report=attempt.take_progress,
+            save=self.save,
             cancel_grace=self._settings.cancel_grace,
         )
         attempt.has_news = True
@@ -228,6 +231,9 @@ class Slots:
         if attempt.is_lost:
             return
         took = time.monotonic() - began
+        if outcome.awaits_callback:
+            self._finish(attempt, outcome)
+            return
         self._tally.ended(kind, outcome.result, took)
         if outcome.result is not Result.SUCCEEDED:
             telemetry.attempt_failed(
@@ -251,7 +257,7 @@ class Slots:
     def _kept(self, attempt: Attempt, ended: Ended, state: State | None) -> None:
         """The commit has answered: the place is free."""
         self._forget(attempt)
-        if state is State.FAILED:
+        if state is State.FAILED and ended.awaits is None:
             telemetry.died(
                 execution=str(ended.key),
                 job=attempt.job.name,

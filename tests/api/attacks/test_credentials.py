@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from cronwell import errors
 from cronwell.api.app import ROUTERS
-from cronwell.api.auth import is_open
+from cronwell.api.auth import is_callback, is_open
 from cronwell.api.role import api
 from cronwell.config import Settings
 from cronwell.model.access import ALL_SCOPES, Caller, Scope
@@ -20,7 +20,7 @@ ROUTES = [
     (method, route.path_format)
     for router in ROUTERS
     for route in router.routes
-    if isinstance(route, APIRoute) and not is_open(route.path_format)
+    if isinstance(route, APIRoute) and not is_open(route.path_format) and not is_callback(route.path_format)
     for method in sorted(route.methods or ())
 ]
 READ = "/v1/jobs"

@@ -119,7 +119,7 @@ ROUTES = [
     if router is not health.router
     for route in router.routes
     if isinstance(route, APIRoute) and "{" in route.path_format and "/v1/tenants" not in route.path_format
-    if "/v1/cluster" not in route.path_format
+    if "/v1/cluster" not in route.path_format and "/v1/callbacks" not in route.path_format
     for method in sorted(route.methods or ())
 ]
 BODIES: dict[str, Any] = {

@@ -12,9 +12,9 @@ import random
 from datetime import datetime, timedelta
 
 from cronwell import telemetry
-from cronwell.model.execution import Result, State
+from cronwell.model.execution import Result
 from cronwell.model.job import JobSpec
-from cronwell.model.retry import next_delay
+from cronwell.model.retry import what_follows
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Ended, Orphan, Store
 
@@ -51,13 +51,9 @@ class Rescue:
 
 def _ended(orphan: Orphan, now: datetime) -> Ended:
     policy = JobSpec.model_validate_json(orphan.spec).retry
-    delay = None
-    if not orphan.is_cancelled:
-        delay = next_delay(policy, Result.WORKER_LOST, orphan.attempt, random=random.random())
-    if orphan.is_cancelled:
-        state = State.CANCELLED
-    else:
-        state = State.FAILED if delay is None else State.RETRYING
+    state, delay = what_follows(
+        policy, Result.WORKER_LOST, orphan.attempt, is_cancelled=orphan.is_cancelled, random=random.random()
+    )
     return Ended(
         tenant_id=orphan.tenant_id,
         key=orphan.key,

@@ -115,7 +115,7 @@ where executions.tenant_id = due.tenant_id
 returning
     executions.tenant_id, executions.job_id, executions.kind, executions.slot, executions.ready_at,
     executions.attempt, executions.fence, executions.revision, executions.priority, executions.payload, executions.gate,
-    executions.queueing is not null or executions.gate is not null as is_awaited
+    executions.queueing is not null or executions.gate is not null as is_awaited, executions.checkpoint
 
 -- name: claim
 -- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,6 +25,7 @@ from cronwell.store.port import (
     Touched,
 )
 from cronwell.store.postgres.audit import note_change
+from cronwell.store.postgres.results import called_off, write_results
 from cronwell.store.postgres.rows import (
     STATES,
     attempt_of,
@@ -91,76 +91,12 @@ class ExecutionRows:
         if row["jobs"] is None:
             return row["skipped"], set()
         told = await self._database.fetch(_BLOCKED["cancel_overlapped"], row["jobs"], row["slots"], now)
-        return row["skipped"], {each["worker"] for each in told if each["state"] == State.RUNNING}
+        # One that waits for its callback has no worker to tell; a scheduler ends it.
+        workers = {each["worker"] for each in told if each["state"] == State.RUNNING}
+        return row["skipped"], workers - {None}
 
     async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
-        states: list[State | None] = [None] * len(ended)
-        if all(e.state is State.SUCCEEDED and e.output is None and e.started_at is not None for e in ended):
-            for place in await self._succeed(ended):
-                states[place] = State.SUCCEEDED
-        else:
-            rows = await self._database.fetch(
-                _SQL["complete"],
-                *columns(
-                    (
-                        (
-                            e.tenant_id,
-                            e.key.job_id,
-                            e.key.kind,
-                            e.key.slot,
-                            e.fence,
-                            e.worker,
-                            e.state,
-                            e.result,
-                            e.started_at,
-                            e.finished_at,
-                            e.ready_at,
-                            e.error_kind,
-                            e.error,
-                            e.output,
-                            e.output_truncated,
-                        )
-                        for e in ended
-                    ),
-                    15,
-                ),
-            )
-            for place, state in rows:
-                states[place - 1] = STATES[state]
-        if None in states:
-            # Where a result came twice, the database answers for one of the two; it is the other's answer as well.
-            known = {_identity(e): state for e, state in zip(ended, states, strict=True) if state is not None}
-            return [known.get(_identity(e)) for e in ended]
-        return states
-
-    async def _succeed(self, ended: Sequence[Ended]) -> list[int]:
-        """Record successes; the places of those that were recorded."""
-        by_worker: defaultdict[UUID, list[int]] = defaultdict(list)
-        for place, each in enumerate(ended):
-            by_worker[each.worker].append(place)
-        recorded: list[int] = []
-        for worker, places in by_worker.items():
-            found = await self._database.fetchval(
-                _SQL["succeed"],
-                *columns(
-                    (
-                        (
-                            e.tenant_id,
-                            e.key.job_id,
-                            e.key.kind,
-                            e.key.slot,
-                            e.fence,
-                            e.started_at,
-                            e.finished_at,
-                        )
-                        for e in map(ended.__getitem__, places)
-                    ),
-                    7,
-                ),
-                worker,
-            )
-            recorded += [places[number - 1] for number in found or ()]
-        return recorded
+        return await write_results(self._database, ended)
 
     async def hand_back(self, worker: UUID, claims: Sequence[Claim]) -> None:
         await self._database.execute(
@@ -297,7 +233,14 @@ class ExecutionRows:
             if row is None:
                 return None
             await note_change(connection, tenant_id, "cancelled", f"execution:{key}")
-        return touched_of(row)
+            touched = touched_of(row)
+            if touched.state is State.RUNNING and touched.worker is None:
+                # It waits for its callback: there is no worker to be asked to stop it.
+                await write_results(
+                    connection, [called_off(tenant_id, key, row["fence"], row["callback_worker"], now)]
+                )
+                touched = dataclasses.replace(touched, state=State.CANCELLED)
+        return touched
 
     async def revive_execution(self, tenant_id: int, key: ExecutionKey, now: datetime) -> str | None:
         async with self._database.transaction() as connection:
@@ -359,7 +302,3 @@ def _containing(text: str | None) -> str | None:
         return None
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
-
-
-def _identity(ended: Ended) -> tuple[int, ExecutionKey, int, UUID]:
-    return ended.tenant_id, ended.key, ended.fence, ended.worker

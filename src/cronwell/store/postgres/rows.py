@@ -95,6 +95,7 @@ def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
             payload,
             gate,
             is_awaited,
+            checkpoint,
         )
         for (
             tenant_id,
@@ -109,6 +110,7 @@ def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
             payload,
             gate,
             is_awaited,
+            checkpoint,
         ) in rows
     ]
 
@@ -141,6 +143,8 @@ def execution_of(row: Row) -> Execution:
         output_truncated=row["output_truncated"],
         payload=row["payload"],
         progress=row["progress"],
+        checkpoint=row["checkpoint"],
+        callback_until=row["callback_until"],
     )
 
 
