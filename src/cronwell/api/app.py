@@ -19,6 +19,7 @@ from cronwell.api.routes import (
     executions,
     forecast,
     health,
+    hosts,
     jobs,
     keys,
     overrides,
@@ -43,6 +44,7 @@ ROUTERS = (
     keys.router,
     tenants.router,
     audit.router,
+    hosts.router,
     health.router,
 )
 

@@ -16,6 +16,7 @@ from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
+from cronwell.control.hosts import Hosts
 from cronwell.control.jobs import Jobs
 from cronwell.control.keys import Keys
 from cronwell.control.outlook import Outlook
@@ -45,6 +46,7 @@ class Services:
     keys: Keys
     audit: Audit
     tenants: Tenants
+    hosts: Hosts
     store: Store
     clock: Clock
     settings: Settings

@@ -107,6 +107,8 @@ class ExecutionView(View):
     """A short stable word for the error."""
     progress: Any = None
     """What a handler last told with `heartbeat`."""
+    held_by: str | None = None
+    """The target that cannot take it now: it waits until `ready_at`, and has used up no attempt."""
 
 
 class ExecutionDetail(ExecutionView):
@@ -319,6 +321,7 @@ def _execution_fields(execution: Execution) -> dict[str, Any]:
         "error": execution.error,
         "error_kind": execution.error_kind,
         "progress": None if execution.progress is None else orjson.loads(execution.progress),
+        "held_by": execution.held_by if execution.is_held else None,
     }
 
 

@@ -27,6 +27,7 @@ from cronwell.store.cluster_port import (
     Shard,
     Suspect,
 )
+from cronwell.store.hosts_port import HeldBack, HostState, HostStore, TargetLimit, Throttling
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -85,7 +86,9 @@ __all__ = [
     "ExecutionFilter",
     "Finding",
     "Halt",
+    "HeldBack",
     "Herd",
+    "HostState",
     "Job",
     "JobFilter",
     "KeptCalendar",
@@ -105,7 +108,9 @@ __all__ = [
     "Standing",
     "Store",
     "Suspect",
+    "TargetLimit",
     "Tenant",
+    "Throttling",
     "Touched",
     "Transaction",
     "WaitingOverride",
@@ -210,7 +215,7 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, AuditStore, ClusterStore, HostStore, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from cronwell.model.execution import ExecutionKey, Kind, Result, State
+from cronwell.model.execution import CLAIMABLE, ExecutionKey, Kind, Result, State
 from cronwell.model.job import Queueing
 from cronwell.model.planning import PlannedSlot, SkippedRange, load_plan
 from cronwell.model.waiting import waits_until
@@ -138,6 +138,13 @@ class Claimed:
     """What it had to wait for: its group, or nothing but its tenant's quotas."""
     is_awaited: bool = False
     """Others may be waiting for its end."""
+    held_until: datetime | None = None
+    """Equal to `ready_at` where it was held back until then, because its target could not take it."""
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it was held back, and this is when it should come again."""
+        return self.held_until == self.ready_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +288,14 @@ class Execution:
     output_truncated: bool
     payload: str | None
     progress: str | None
+    held_until: datetime | None = None
+    held_by: str | None = None
+    """The target that could not take it, at the last time that it was held back."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for its target. Whatever else sets a time to be ready ends that."""
+        return self.held_until == self.ready_at and self.state in CLAIMABLE
 
 
 @dataclass(frozen=True, slots=True)

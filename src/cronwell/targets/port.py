@@ -127,6 +127,8 @@ class Outcome:
     """What the target asked us to wait (already capped)."""
     pauses_job: bool = False
     """The target said it is gone for good (HTTP 410)."""
+    is_host_ill: bool = False
+    """There was no answer, or one that says that the host is not well: others would fare alike."""
 
 
 class TargetRunner(Protocol):

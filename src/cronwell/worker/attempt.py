@@ -13,6 +13,7 @@ import orjson
 
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.model.retry import next_delay
+from cronwell.model.valve import Valve
 from cronwell.store.port import Claimed, Ended, Report
 from cronwell.targets.port import Call, Outcome, Signals
 from cronwell.worker.catalog import KnownJob
@@ -25,6 +26,14 @@ PROGRESS_LIMIT = 65_536
 STOPPED = Outcome(
     Result.WORKER_LOST, error="the worker stopped before the attempt had ended", error_kind="worker_stopped"
 )
+
+
+@dataclass(slots=True)
+class Entry:
+    """Leave to start, which the valve before its target has given; it is told when the attempt is over."""
+
+    valve: Valve
+    is_trial: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +57,7 @@ class Attempt:
     """A user asked for it to be cancelled."""
     is_lost: bool = False
     """Its fence is no longer ours: whatever comes of it is not recorded."""
+    entry: Entry | None = None
 
     @property
     def key(self) -> AttemptKey:

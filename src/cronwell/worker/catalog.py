@@ -13,6 +13,7 @@ import orjson
 
 from cronwell.model.execution import Kind
 from cronwell.model.job import JobSpec
+from cronwell.model.throttle import target_name
 from cronwell.store.port import Claimed, Definition, Store
 
 KEPT = 50_000
@@ -29,6 +30,8 @@ class KnownJob:
     terms: JobSpec
     payload: Any
     secret: str
+    target_name: str = ""
+    """What its target goes by (`model/throttle.py`)."""
 
 
 class Catalog:
@@ -101,10 +104,11 @@ class Catalog:
 
 def _known(name: str, text: str, secret: str) -> KnownJob:
     raw = orjson.loads(text)
-    terms = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
-    return KnownJob(name, terms, raw.get("payload"), secret)
+    terms, target = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
+    return KnownJob(name, terms, raw.get("payload"), secret, target)
 
 
 @lru_cache(maxsize=10_000)
-def _terms(text: bytes) -> JobSpec:
-    return JobSpec.model_validate({"name": "any", **orjson.loads(text)})
+def _terms(text: bytes) -> tuple[JobSpec, str]:
+    terms = JobSpec.model_validate({"name": "any", **orjson.loads(text)})
+    return terms, target_name(terms.target)

@@ -95,6 +95,7 @@ def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
             payload,
             gate,
             is_awaited,
+            held_until,
         )
         for (
             tenant_id,
@@ -109,6 +110,7 @@ def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
             payload,
             gate,
             is_awaited,
+            held_until,
         ) in rows
     ]
 
@@ -141,6 +143,8 @@ def execution_of(row: Row) -> Execution:
         output_truncated=row["output_truncated"],
         payload=row["payload"],
         progress=row["progress"],
+        held_until=row["held_until"],
+        held_by=row["held_by"],
     )
 
 
