@@ -28,6 +28,8 @@ Cause = Literal["rate", "concurrency", "breaker", "crowd"]
 
 PATIENCE = 1.0
 """Seconds that one may wait in the worker itself, in its place."""
+LONGEST_PATIENCE = 5.0
+"""Where the next start of a slow rate is so near, it is waited for."""
 WAITING = 50
 """And so many at the most for one rate."""
 BURST = 0.1
@@ -80,12 +82,14 @@ class Valve:
     """Before one target. Times are seconds on one clock that never runs back."""
 
     __slots__ = (
-        "_again", "_answered", "_answers_from", "_breaker", "_crowded_at", "_due", "_limit", "_line", "_room", "_seconds", "_share", "_speed",
-        "_workers", "running",
+        "_again", "_answered", "_answers_from", "_crowded_at", "_due", "_limit", "_line", "_own_breaker", "_room", "_seconds", "_share", "_speed",
+        "_workers", "breaker", "running",
     )  # fmt: skip
 
     def __init__(self, breaker: Breaker | None = None, room: Room | None = None) -> None:
-        self._breaker = breaker
+        self._own_breaker = breaker
+        self.breaker = breaker
+        """None where the target's health is not looked at."""
         self._room = room
         self.running = 0
         """Let in, and not out again."""
@@ -103,14 +107,9 @@ class Valve:
         """Since when the host does not keep up."""
 
     @property
-    def breaker(self) -> Breaker | None:
-        """None where the target's health is not looked at."""
-        return self._breaker if self._limit.breaker else None
-
-    @property
     def is_idle(self) -> bool:
         """Whether a new one would do as well."""
-        is_healthy = self._breaker is None or self._breaker.is_idle
+        is_healthy = self._own_breaker is None or self._own_breaker.is_idle
         return not self.running and is_healthy and self._limit is NO_LIMIT
 
     def limit(self, whole: Limit | None, workers: int, rank: int) -> None:
@@ -120,13 +119,14 @@ class Valve:
             self._line = self._again = self._due = 0.0
             self._speed = 1.0
         self._limit = NO_LIMIT if whole is None else whole
+        self.breaker = self._own_breaker if self._limit.breaker else None
         self._workers = workers
         self._share = self._limit.share(workers, rank) if self._limit.is_any else NO_LIMIT
 
     def ask(self, now: float, *, is_back: bool = False) -> Verdict:
         """One wants to start. `is_back`: it was held before."""
         breaker = self.breaker
-        if breaker is not None and (wait := breaker.wait(now)) > 0:
+        if breaker is not None and breaker.state != "closed" and (wait := breaker.wait(now)) > 0:
             return self._hold(now, wait, "breaker", HELD_PACE, is_back=False)
         if self._room is not None and self.running >= self._room.free and self._is_crowded(now, self._room):
             if now < self._crowded_at + PATIENCE:
@@ -140,7 +140,7 @@ class Valve:
         """One is let in; whether it is a trial of the breaker."""
         self.running += 1
         breaker = self.breaker
-        return breaker is not None and breaker.enter()
+        return breaker is not None and breaker.state != "closed" and breaker.enter()
 
     def leave(self, now: float, took: float | None) -> None:
         """One is out again, after so many seconds; None: it never began."""
@@ -165,7 +165,7 @@ class Valve:
             return self._let_in(0.0, is_back=is_back)
         tolerance = max(rate * BURST - 1.0, 0.0) / rate
         wait = max(0.0, self._due - tolerance - now)
-        if wait > min(PATIENCE, WAITING / rate):
+        if wait > min(max(PATIENCE, 1.0 / rate), LONGEST_PATIENCE, WAITING / rate):
             return self._turned_away(now, wait, "rate", is_back=is_back)
         self._due = max(self._due, now) + 1.0 / rate
         return self._let_in(wait, is_back=is_back)

@@ -77,6 +77,8 @@ class Valves:
         breaker = entry.valve.breaker
         if breaker is None:
             return
+        if breaker.is_idle and outcome is not None and outcome.result is Result.SUCCEEDED:
+            return  # as nearly always
         before = breaker.state, breaker.probe_at
         is_well = None if outcome is None else _is_well(outcome)
         if is_well is None:
