@@ -230,6 +230,42 @@ EVENTS: dict[str, Event] = {
         },
     ),
     "request_admitted": Event(lambda: telemetry.request_admitted("loopback")),
+    "held_back": Event(
+        lambda: telemetry.held_back("rate"), moves={'cronwell_held_back_total{cause="rate"}': 1}
+    ),
+    "hosts": Event(
+        lambda: telemetry.hosts(is_open=2, recovering=1),
+        sets={'cronwell_hosts{state="open"}': 2, 'cronwell_hosts{state="recovering"}': 1},
+    ),
+    "host_opened": Event(
+        lambda: telemetry.host_opened("a.example", tenant=1, failures=20, probe_in=2.04, error="no answer"),
+        {
+            "level": "warning",
+            "host": "a.example",
+            "tenant": 1,
+            "failures": 20,
+            "probe_in_s": 2.0,
+            "error": "no answer",
+        },
+        {'cronwell_breakers_total{event="opened"}': 1},
+    ),
+    "host_probed": Event(
+        lambda: telemetry.host_probed("a.example", tenant=1),
+        {"level": "info", "host": "a.example", "tenant": 1},
+        {'cronwell_breakers_total{event="probed"}': 1},
+    ),
+    "host_recovering": Event(
+        lambda: telemetry.host_recovering("a.example", tenant=1), {"level": "info", "host": "a.example"}
+    ),
+    "host_closed": Event(
+        lambda: telemetry.host_closed("a.example", tenant=1, ill_for=61.23),
+        {"level": "info", "host": "a.example", "ill_for_s": 61.2},
+        {'cronwell_breakers_total{event="closed"}': 1},
+    ),
+    "limit_changed": Event(
+        lambda: telemetry.limit_changed("shell", rate="1/s", concurrency=None),
+        {"level": "info", "event": "limit changed", "target": "shell", "rate": "1/s"},
+    ),
     "calendar_changed": Event(
         lambda: telemetry.calendar_changed("closed", revision=3),
         {"level": "info", "event": "calendar changed", "calendar": "closed", "revision": 3},

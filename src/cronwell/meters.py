@@ -85,6 +85,18 @@ OLDEST = Gauge(
     ["pool"],
     multiprocess_mode="mostrecent",
 )
+HELD_BACK = Counter(
+    "cronwell_held_back",
+    "Executions written back to be ready later: their target could not take them",
+    ["cause"],
+)
+HOSTS = Gauge(
+    "cronwell_hosts",
+    "Hosts that keep failing, or are being let come back, as the worker that knows of most sees it",
+    ["state"],
+    multiprocess_mode="livemax",
+)
+BREAKERS = Counter("cronwell_breakers", "What breakers of hosts did", ["event"])
 FAILOVERS = Counter(
     "cronwell_database_failovers",
     "Times that another database server answered than before, as each process saw it",

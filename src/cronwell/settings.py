@@ -140,6 +140,21 @@ class WorkerSettings:
     flush: timedelta = setting(
         timedelta(milliseconds=5), "longest that a result waits for company in its batch"
     )
+    ageing: timedelta = setting(
+        timedelta(seconds=60),
+        "what has waited for longer gets a tenth of the places before a higher priority; 0s: never",
+    )
+    breaker: int = setting(
+        20, "a host that failed so many times in a row is left alone, and tried again; 0: never", least=0
+    )
+    breaker_wait: timedelta = setting(
+        timedelta(seconds=2),
+        "how long such a host is left alone before one call tries it; doubled each time",
+        least=_A_MOMENT,
+    )
+    breaker_longest: timedelta = setting(
+        timedelta(minutes=1), "the longest time between two such calls", least=_A_MOMENT
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import structlog
 from cronwell.meters import (
     ATTEMPT_SECONDS,
     ATTEMPTS,
+    BREAKERS,
     CLAIM_SECONDS,
     CLAIM_SIZE,
     COMPLETE_SECONDS,
@@ -26,6 +27,8 @@ from cronwell.meters import (
     FENCED,
     FINDINGS,
     HEARTBEAT_AGE,
+    HELD_BACK,
+    HOSTS,
     LATE_STARTS,
     LATENESS,
     LOSS_WINDOW,
@@ -158,6 +161,51 @@ def attempt_failed(
         error=(error or "")[:300],
         ms=round(took.total_seconds() * 1000, 1),
     )
+
+
+def held_back(cause: str) -> None:
+    """An execution does not start now, because its target cannot take it."""
+    HELD_BACK.labels(cause).inc()
+
+
+def hosts(*, is_open: int, recovering: int) -> None:
+    """How many hosts are not well."""
+    HOSTS.labels("open").set(is_open)
+    HOSTS.labels("recovering").set(recovering)
+
+
+def host_opened(host: str, *, tenant: int, failures: int, probe_in: float, error: str | None) -> None:
+    """A host keeps failing; it is left alone for a while."""
+    BREAKERS.labels("opened").inc()
+    _log.warning(
+        "a host keeps failing and is left alone for a while",
+        host=host,
+        tenant=tenant,
+        failures=failures,
+        probe_in_s=round(probe_in, 1),
+        error=error or "",
+    )
+
+
+def host_probed(host: str, *, tenant: int) -> None:
+    """One call tries whether a host is back."""
+    BREAKERS.labels("probed").inc()
+    _log.info("one call tries whether a host is back", host=host, tenant=tenant)
+
+
+def host_recovering(host: str, *, tenant: int) -> None:
+    _log.info("a host answers again; calls come back step by step", host=host, tenant=tenant)
+
+
+def host_closed(host: str, *, tenant: int, ill_for: float) -> None:
+    """A host is well again."""
+    BREAKERS.labels("closed").inc()
+    _log.info("a host is well again", host=host, tenant=tenant, ill_for_s=round(ill_for, 1))
+
+
+def limit_changed(target: str, *, rate: str | None, concurrency: int | None) -> None:
+    """What a target bears is another from now on."""
+    _log.info("limit changed", target=target, rate=rate, concurrency=concurrency)
 
 
 def completed(*, states: dict[str, int], stale: int, took: timedelta) -> None:

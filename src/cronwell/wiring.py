@@ -322,6 +322,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
             lambda: lease_store(settings.database, settings.worker, database_url(settings)),
             functools.partial(end_process, kill_every_group),
             on_failover=base.continuity.on_failover,
+            per_host=settings.http.per_host,
         ),
     )
 

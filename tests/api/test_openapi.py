@@ -54,6 +54,9 @@ GET /v1/audit                        GET /v1/audit/check
 POST /v1/keys                        GET /v1/keys                         GET /v1/keys/{id}
 POST /v1/keys/{id}/revoke            POST /v1/keys/{id}/rotate            POST /v1/tenants
 GET /v1/tenants                      GET /v1/tenants/{name}               PATCH /v1/tenants/{name}
+GET /v1/limits                       GET /v1/limits/{target}              PUT /v1/limits/{target}
+DELETE /v1/limits/{target}           GET /v1/hosts                        GET /v1/hosts/{host}
+POST /v1/hosts/{host}/close
 """
 
 # More than the suite needs; a deeper search by hand: EXAMPLES=200 pytest tests/api/test_openapi.py

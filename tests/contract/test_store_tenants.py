@@ -25,12 +25,15 @@ from cronwell.store.port import (
     Claimed,
     Execution,
     ExecutionFilter,
+    HeldBack,
+    HostState,
     Job,
     JobFilter,
     NewJob,
     Override,
     Report,
     Store,
+    TargetLimit,
     Told,
     Transaction,
 )
@@ -53,6 +56,8 @@ from tests.contract.desk import (
 )
 
 LATER = NOON + 2 * HOUR
+HOST = "mine.example"
+LIMIT = TargetLimit(1, f"host:{HOST}", "1/s", None, True, NOON, NOON)  # a row
 
 
 @dataclass
@@ -92,6 +97,8 @@ async def estate(desk: Desk, store: Store) -> Estate:
         await transaction.insert_executions([past(job, NOON - HOUR)])
     key = new_key("mine")
     await store.insert_key(key)
+    await store.put_limit(LIMIT)
+    await store.note_hosts([HostState(1, HOST, "open", NOON, 3, 1, NOON, "boom", NOON)])
     return Estate(job, claim, pending, dead, worker, backfill, key)
 
 
@@ -105,6 +112,8 @@ async def inventory(
     list[Override],
     Backfill | None,
     list[ApiKey],
+    list[TargetLimit],
+    list[HostState],
 ]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
@@ -117,6 +126,8 @@ async def inventory(
         await store.list_overrides(1, estate.job.id, None, 10),
         await store.get_backfill(1, estate.backfill.id),
         await store.list_keys(1, None, 10),
+        await store.list_limits(1, None, 10),
+        await store.list_hosts(1, None, None, 10),
     )
 
 
@@ -142,6 +153,24 @@ STORE: dict[str, tuple[Reach, object]] = {
         [None],
     ),
     "hand_back": (lambda s, e: s.hand_back(e.claim.worker, [(OTHER, e.claim.key, e.claim.fence)]), None),
+    "hold_back": (
+        lambda s, e: s.hold_back(
+            e.claim.worker, [HeldBack(OTHER, e.claim.key, e.claim.fence, LATER, LIMIT.target)]
+        ),
+        [False],
+    ),
+    "release_held": (lambda s, e: s.release_held(OTHER, LIMIT.target, NOON, 10), 0),
+    "count_held": (lambda s, e: s.count_held(OTHER, [LIMIT.target], 10), {LIMIT.target: 0}),
+    "put_limit": (
+        lambda s, e: s.put_limit(dataclasses.replace(LIMIT, tenant_id=OTHER)),
+        (dataclasses.replace(LIMIT, tenant_id=OTHER), True),
+    ),
+    "get_limit": (lambda s, e: s.get_limit(OTHER, LIMIT.target), None),
+    "list_limits": (lambda s, e: s.list_limits(OTHER, None, 10), []),
+    "drop_limit": (lambda s, e: s.drop_limit(OTHER, LIMIT.target), False),
+    "get_host": (lambda s, e: s.get_host(OTHER, HOST), None),
+    "list_hosts": (lambda s, e: s.list_hosts(OTHER, None, None, 10), []),
+    "close_host": (lambda s, e: s.close_host(OTHER, HOST, NOON), False),
     "confirm": (
         lambda s, e: s.confirm(e.claim.worker, [(OTHER, e.claim.key, e.claim.fence)], NOON),
         [None],
@@ -310,6 +339,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 OF_ALL = {
     *("claim_shares", "waiting_tenants", "waiting_lines", "claim_gated", "gate_waiting"),
     *("callback_terms", "lock_overdue"),
+    *("throttling", "every_limit", "note_hosts", "changed_hosts"),
     *("find_key", "insert_key", "has_keys", "seal_audit"),
     *("insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
     *("transaction", "pauses_over", "claim", "settle_blocked", "cancels", "held_by", "backlog", "register"),

@@ -58,6 +58,7 @@ _BLOCKING = {
     "executions": (way("executions_unfinished", "slot"), KEY),
 }
 OF_JOB = way("executions_pkey", "job_id", "tenant_id")
+HELD_BY = way("executions_held", "held_by")
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,8 @@ HOT = [
     ),
     Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),
     Guard("hand_back", [*_KEYS, _FENCES, worker_id(1)], {"e": (KEY,)}),
+    Guard("hold_back", [*_KEYS, _FENCES, _SLOTS, ["host:example.com"] * _COUNT, worker_id(1)], {"e": (KEY,)}),
+    Guard("release_held", [1, "host:example.com", NOON, 1000], {"executions": (HELD_BY,), "e": (KEY,)}),
     Guard("report", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _NONE], {"e": (KEY,)}),
     Guard(
         "cancels",
@@ -407,6 +410,7 @@ COLD = [
     ),
     Guard("cancel_execution", [*_ONE, NOON], {"executions": (KEY,)}),
     Guard("dismiss", _ONE, {"executions": (KEY,)}),
+    Guard("count_held", [1, ["host:example.com", "shell"], 1000], {"executions": (HELD_BY,)}),
     Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "jobs": (JOB,)}),
     Guard(
         "lock_imminent",
@@ -499,6 +503,9 @@ UNGUARDED = {
         "count_jobs",
         "hold_tenant",
     ),
+    # Limits are few, and so are hosts that fail.
+    *("throttling", "every_limit", "lock_limit", "put_limit", "drop_limit", "get_limit", "list_limits"),
+    *("note_limit", "note_hosts", "changed_hosts", "list_hosts", "get_host", "close_host", "forget_hosts"),
     # There are as many as processes, shards, or kinds of things to find.
     *("see", "stop", "ask_to_drain", "list_nodes", "forget_nodes", "incarnation", "put_findings"),
     *("list_findings", "enter_lost", "marks", "processes"),

@@ -217,6 +217,7 @@ class House:
                 self.registry.names(),
                 lambda: lease_store(self.settings.database, own, self.url),
                 self.endings.append,
+                per_host=self.settings.http.per_host,
             ),
         )
         stop = asyncio.Event()

@@ -20,6 +20,7 @@ from cronwell.api.routes import (
     executions,
     forecast,
     health,
+    hosts,
     jobs,
     keys,
     overrides,
@@ -45,6 +46,7 @@ ROUTERS = (
     keys.router,
     tenants.router,
     audit.router,
+    hosts.router,
     health.router,
 )
 

@@ -21,6 +21,7 @@ from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
+from cronwell.control.hosts import Hosts
 from cronwell.control.jobs import Jobs
 from cronwell.control.keys import Keys
 from cronwell.control.outlook import Outlook
@@ -71,6 +72,7 @@ async def api(
         keys=Keys(store, clock),
         audit=Audit(store),
         tenants=Tenants(store, clock),
+        hosts=Hosts(store, clock),
         store=store,
         clock=clock,
         settings=settings,

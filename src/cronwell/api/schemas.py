@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cronwell.api.problems import Problem
 from cronwell.control.views import Moment, View
 from cronwell.model.access import DEFAULT_SCOPES, TENANT_PATTERN, Scope
+from cronwell.model.throttle import MOST_CONCURRENCY
 
 _TIME = {"format": "date-time"}
 
@@ -222,6 +223,17 @@ class Checkpoint(Asked):
 class Heartbeat(Asked):
     progress: Any = None
     """How far it is, where that has changed."""
+
+
+class LimitGiven(Asked):
+    """What a target bears, of the whole installation; null is as much as there is."""
+
+    rate: Annotated[str, Field(max_length=40)] | None = Field(default=None, examples=["100/s", "600/m"])
+    """How many may start: a number, and per second, minute or hour."""
+    concurrency: Annotated[int, Field(ge=1, le=MOST_CONCURRENCY, strict=True)] | None = None
+    """How many may be under way at once."""
+    breaker: Annotated[bool, Field(strict=True)] = True
+    """False: the host is called although it keeps failing."""
 
 
 class Deleted(View):

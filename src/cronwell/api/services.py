@@ -17,6 +17,7 @@ from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
+from cronwell.control.hosts import Hosts
 from cronwell.control.jobs import Jobs
 from cronwell.control.keys import Keys
 from cronwell.control.outlook import Outlook
@@ -47,6 +48,7 @@ class Services:
     keys: Keys
     audit: Audit
     tenants: Tenants
+    hosts: Hosts
     store: Store
     clock: Clock
     settings: Settings

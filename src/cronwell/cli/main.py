@@ -23,6 +23,7 @@ from cronwell.cli import (
     calendars,
     dead_letters,
     executions,
+    hosts,
     jobs,
     keys,
     roles,
@@ -144,6 +145,8 @@ app.add_typer(tzdata.app, name="tzdata")
 app.add_typer(keys.app, name="key")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(audit.app, name="audit")
+app.add_typer(hosts.limits, name="limit")
+app.add_typer(hosts.app, name="host")
 app.command()(cluster)
 app.command()(drain)
 app.command()(sentinel)

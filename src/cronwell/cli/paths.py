@@ -43,6 +43,14 @@ def tenant_path(name: str) -> str:
     return f"/v1/tenants/{_quoted(name)}"
 
 
+def limit_path(target: str) -> str:
+    return f"/v1/limits/{_quoted(target)}"
+
+
+def host_path(host: str) -> str:
+    return f"/v1/hosts/{_quoted(host)}"
+
+
 def node_path(node: str) -> str:
     return f"/v1/cluster/nodes/{_quoted(node)}"
 

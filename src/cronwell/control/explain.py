@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cronwell import durations, errors
+from cronwell.control.hosts import why_held
 from cronwell.control.jobs import Jobs
 from cronwell.control.overrides import has_expired
 from cronwell.control.prospects import why_idle
@@ -113,7 +114,8 @@ class Explain:
             **_neighbours(shown, at),
         }
         if execution is not None:
-            told = _with_override(_of_execution(execution, now), override)
+            told = _of_execution(execution, now) | await why_held(self._store, execution)
+            told = _with_override(told, override)
             if (wait := await why_not_started(self._store, execution, now)) is not None:
                 told["sentence"] += f" {wait}"
             return Explanation(**facts | told)

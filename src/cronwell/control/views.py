@@ -109,6 +109,8 @@ class ExecutionView(View):
     """What a handler, or a callback, last told of it."""
     callback_until: Moment | None = None
     """It waits for its callback, and is timed out then unless more is heard of it."""
+    held_by: str | None = None
+    """The target that cannot take it now: it waits until `ready_at`, and has used up no attempt."""
 
 
 class ExecutionDetail(ExecutionView):
@@ -325,6 +327,7 @@ def _execution_fields(execution: Execution) -> dict[str, Any]:
         "error_kind": execution.error_kind,
         "progress": None if execution.progress is None else orjson.loads(execution.progress),
         "callback_until": execution.callback_until,
+        "held_by": execution.held_by if execution.is_held else None,
     }
 
 

@@ -28,6 +28,7 @@ from cronwell.store.cluster_port import (
     Shard,
     Suspect,
 )
+from cronwell.store.hosts_port import HeldBack, HostState, HostStore, TargetLimit, Throttling
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -89,7 +90,9 @@ __all__ = [
     "ExecutionFilter",
     "Finding",
     "Halt",
+    "HeldBack",
     "Herd",
+    "HostState",
     "Job",
     "JobFilter",
     "KeptCalendar",
@@ -109,7 +112,9 @@ __all__ = [
     "Standing",
     "Store",
     "Suspect",
+    "TargetLimit",
     "Tenant",
+    "Throttling",
     "Told",
     "Touched",
     "Transaction",
@@ -215,7 +220,7 @@ class Transaction(CallbackChanges, ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, AuditStore, CallbackStore, ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, AuditStore, CallbackStore, ClusterStore, HostStore, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

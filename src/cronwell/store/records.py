@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from cronwell.model.execution import ExecutionKey, Kind, Result, State
+from cronwell.model.execution import CLAIMABLE, ExecutionKey, Kind, Result, State
 from cronwell.model.job import Queueing
 from cronwell.model.planning import PlannedSlot, SkippedRange, load_plan
 from cronwell.model.waiting import waits_until
@@ -140,6 +140,13 @@ class Claimed:
     """Others may be waiting for its end."""
     checkpoint: str | None = None
     """What an attempt before this one left, as JSON."""
+    held_until: datetime | None = None
+    """Equal to `ready_at` where it was held back until then, because its target could not take it."""
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it was held back, and this is when it should come again."""
+        return self.held_until == self.ready_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +304,14 @@ class Execution:
     checkpoint: str | None = None
     callback_until: datetime | None = None
     """It waits for its callback, and is timed out then."""
+    held_until: datetime | None = None
+    held_by: str | None = None
+    """The target that could not take it, at the last time that it was held back."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for its target. Whatever else sets a time to be ready ends that."""
+        return self.held_until == self.ready_at and self.state in CLAIMABLE
 
 
 @dataclass(frozen=True, slots=True)

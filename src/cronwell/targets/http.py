@@ -31,6 +31,8 @@ _NO_PUBLIC_URL = (
     "the job asks for a callback, and this worker does not know the address at which receivers reach the API; "
     "set CRONWELL_PUBLIC_URL where the worker starts and restart it"
 )
+_ILL = frozenset({"connect", "dns", "tls", "disconnected", "protocol"})
+"""Kinds of trouble that any request to the host would have."""
 
 
 class HttpRunner:
@@ -117,6 +119,7 @@ class HttpRunner:
             is_retryable=status != 410,
             pauses_job=status == 410,
             retry_after=self._read_retry_after(answer) if status in (429, 503) else None,
+            is_host_ill=status >= 500,
         )
 
     def _read_retry_after(self, answer: Answer) -> timedelta | None:
@@ -161,13 +164,20 @@ def _describe(error: Exception) -> Outcome:
         case errors.EgressRefused():
             return _failed("egress", str(error), is_retryable=False)
         case Trouble():
-            return _failed(error.kind, str(error), is_retryable=error.is_retryable)
+            is_ill = error.kind in _ILL
+            return _failed(error.kind, str(error), is_retryable=error.is_retryable, is_host_ill=is_ill)
         case _:
             return _failed("internal", f"{type(error).__name__}: {error}")
 
 
-def _failed(kind: str, error: str, *, is_retryable: bool = True) -> Outcome:
-    return Outcome(Result.FAILED, error=clip(error, 4000)[0], error_kind=kind, is_retryable=is_retryable)
+def _failed(kind: str, error: str, *, is_retryable: bool = True, is_host_ill: bool = False) -> Outcome:
+    return Outcome(
+        Result.FAILED,
+        error=clip(error, 4000)[0],
+        error_kind=kind,
+        is_retryable=is_retryable,
+        is_host_ill=is_host_ill,
+    )
 
 
 def _reason(answer: Answer) -> str:

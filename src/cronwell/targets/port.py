@@ -146,6 +146,8 @@ class Outcome:
     """The target said it is gone for good (HTTP 410)."""
     awaits_callback: bool = False
     """The target has only taken it up (HTTP 202), and will say later how it ended."""
+    is_host_ill: bool = False
+    """There was no answer, or one that says that the host is not well: others would fare alike."""
 
 
 class TargetRunner(Protocol):

@@ -16,6 +16,7 @@ from cronwell.model import checkpoint
 from cronwell.model.callback import Token
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.model.retry import what_follows
+from cronwell.model.valve import Valve
 from cronwell.store.port import Awaited, Claimed, Ended, Report
 from cronwell.targets.port import Call, Outcome, Signals
 from cronwell.worker.catalog import KnownJob
@@ -30,6 +31,14 @@ STOPPED = Outcome(
 CALLED_OFF = Outcome(
     Result.CANCELLED, error="cancelled before its callback was waited for", error_kind="cancelled"
 )
+
+
+@dataclass(slots=True)
+class Entry:
+    """Leave to start, which the valve before its target has given; it is told when the attempt is over."""
+
+    valve: Valve
+    is_trial: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +62,7 @@ class Attempt:
     """A user asked for it to be cancelled."""
     is_lost: bool = False
     """Its fence is no longer ours: whatever comes of it is not recorded."""
+    entry: Entry | None = None
 
     @property
     def key(self) -> AttemptKey:

@@ -14,6 +14,7 @@ import orjson
 
 from cronwell.model.execution import Kind
 from cronwell.model.job import JobSpec
+from cronwell.model.throttle import target_name
 from cronwell.store.port import Claimed, Definition, Store
 
 KEPT = 50_000
@@ -32,6 +33,8 @@ class KnownJob:
     secret: str
     callback_key: bytes | None = None
     """What the addresses of its callbacks are signed with, where it asks for them."""
+    target_name: str = ""
+    """What its target goes by (`model/throttle.py`)."""
 
 
 class Catalog:
@@ -117,10 +120,11 @@ class Catalog:
 
 def _known(name: str, text: str, secret: str) -> KnownJob:
     raw = orjson.loads(text)
-    terms = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
-    return KnownJob(name, terms, raw.get("payload"), secret)
+    terms, target = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
+    return KnownJob(name, terms, raw.get("payload"), secret, target_name=target)
 
 
 @lru_cache(maxsize=10_000)
-def _terms(text: bytes) -> JobSpec:
-    return JobSpec.model_validate({"name": "any", **orjson.loads(text)})
+def _terms(text: bytes) -> tuple[JobSpec, str]:
+    terms = JobSpec.model_validate({"name": "any", **orjson.loads(text)})
+    return terms, target_name(terms.target)

@@ -9,10 +9,12 @@ from uuid import UUID
 
 from cronwell import errors, telemetry
 from cronwell.config import WorkerSettings
+from cronwell.model.ageing import Ageing
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Ended, Store
 from cronwell.worker.catalog import Catalog, KnownJob
+from cronwell.worker.elders import Elders
 from cronwell.worker.gated import Gated
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
@@ -44,7 +46,16 @@ class Claiming:
         self._slots = slots
         self._tell = tell
         self._gated = Gated(store, settings.pools)
-        self._queues = [Queue(store, pool, priority) for pool in settings.pools for priority in PRIORITIES]
+        self._gated_share = Ageing()
+        self._is_crowded = False
+        """The last round ended before it came to what waits at gates."""
+        self._pools = [
+            (
+                Elders(store, pool, len(PRIORITIES), settings.ageing),
+                [Queue(store, pool, priority) for priority in PRIORITIES],
+            )
+            for pool in settings.pools
+        ]
         self._is_uncertain = False
         self._claimed_at = 0.0
         self.wants_room = False
@@ -87,21 +98,41 @@ class Claiming:
         return self._claimed_at + GATHER.total_seconds() - time.monotonic()
 
     async def _claim(self) -> bool:
-        has_more = False
-        for queue in self._queues:
-            wanted = min(self._slots.free, self._settings.claim_batch)
-            if wanted <= 0:
-                return True
-            claims = await self._claim_from(queue, wanted)
-            has_more = has_more or len(claims) == wanted
-        wanted = min(self._slots.free, self._settings.claim_batch)
-        return has_more or wanted <= 0 or len(await self._claim_from(self._gated, wanted)) == wanted
+        has_more, ahead = False, self._settings.pre_claim
+        if self._is_crowded and (share := self._gated_share.allot(self._room)):
+            # What waits at gates comes last, and would not come at all.
+            await self._claim_from(self._gated, share, ahead)
+        self._is_crowded = True
+        for elders, queues in self._pools:
+            if self._room > 0:
+                await elders.claim(self._room, self._claim_aged)
+            for priority, queue in enumerate(queues):
+                wanted = self._room
+                if wanted <= 0:
+                    elders.filled = max(priority - 1, 0)
+                    return True
+                claims = await self._claim_from(queue, wanted, ahead)
+                has_more = has_more or len(claims) == wanted
+            elders.filled = None
+        wanted = self._room
+        if wanted <= 0:
+            return True
+        self._is_crowded = False
+        return len(await self._claim_from(self._gated, wanted, ahead)) == wanted or has_more
 
-    async def _claim_from(self, queue: Queue | Gated, wanted: int) -> list[Claimed]:
+    @property
+    def _room(self) -> int:
+        return min(self._slots.free, self._settings.claim_batch)
+
+    async def _claim_aged(self, queue: Queue, wanted: int, age: timedelta) -> int:
+        return len(await self._claim_from(queue, wanted, -age))
+
+    async def _claim_from(self, queue: Queue | Gated, wanted: int, ahead: timedelta) -> list[Claimed]:
+        """Claim what is ready by so long from now; before now, where that is negative."""
         asked, began = time.monotonic(), time.perf_counter()
         now = self._clock.now()
         worker = self._lease.worker
-        claims = await queue.claim(worker, wanted, ready_by=now + self._settings.pre_claim, now=now)
+        claims = await queue.claim(worker, wanted, ready_by=now + ahead, now=now)
         if claims:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
             jobs = await self._catalog.look_up(claims)

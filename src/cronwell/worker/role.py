@@ -5,7 +5,7 @@ Its services, in the order of starting; they stop in reverse, for these reasons:
     completion   last to stop: every result that is known must be written
     checkpoints  what attempts leave for the next ones, for as long as anything runs
     heartbeat    the lease must last as long as anything runs; a thread of its own
-    lease, watch, orders
+    lease, watch, orders, hosts
     attempts     stops by draining: hand back what is held, let the rest finish, then ask, then force
     claiming     first to stop: nothing new
 """
@@ -31,9 +31,11 @@ from cronwell.worker.checkpoints import Checkpoints
 from cronwell.worker.claiming import Claiming
 from cronwell.worker.completion import Completion
 from cronwell.worker.heartbeat import Heartbeat
+from cronwell.worker.hosts import Hosts
 from cronwell.worker.keeper import Keeper, OpenStore
 from cronwell.worker.lease import Lease
 from cronwell.worker.slots import Slots
+from cronwell.worker.valves import Valves
 
 FORCED_STOP = timedelta(seconds=3)
 
@@ -50,6 +52,8 @@ class Premises:
     """How that thread ends a process whose event loop is blocked; it is told why."""
     on_failover: Callable[[Callable[[], None]], None] = lambda forget: None
     """Takes what to call when another incarnation of the database answers."""
+    per_host: int = 256
+    """Requests that are under way to one host at once."""
 
 
 async def worker_services(
@@ -62,7 +66,7 @@ async def worker_services(
     premises: Premises,
 ) -> list[Service]:
     """Enter the worker and return its services."""
-    claim_waker, order_waker, lease_waker = Waker(), Waker(), Waker()
+    claim_waker, order_waker, lease_waker, hosts_waker = Waker(), Waker(), Waker(), Waker()
     departures = Departures(jobs)
     completion = Completion(store, settings)
     checkpoints = Checkpoints(store, clock)
@@ -74,18 +78,23 @@ async def worker_services(
         if claimed.is_awaited or claiming.wants_room:
             claim_waker.wake()
 
+    valves = Valves(settings, premises.per_host, clock, hosts_waker.wake)
     slots = Slots(
         runners,
         completion,
         store,
         clock,
         settings,
+        valves,
         on_free=on_free,
         on_gone=departures.pause,
     )
     slots.save = checkpoints.save
     lease = Lease(store, clock, settings, premises.handlers)
     await lease.register()
+    hosts = Hosts(store, clock, settings, lease, valves)
+    # Before anything is claimed: what is limited would start without a limit.
+    await hosts.share()
     heartbeat = Heartbeat(store, settings, lease, slots)
     keeper = Keeper(
         premises.open_store,
@@ -99,6 +108,7 @@ async def worker_services(
     catalog = Catalog(store)
     premises.on_failover(catalog.clear)
     premises.on_failover(keeper.look_again)
+    premises.on_failover(hosts.begin_anew)
 
     async def tell(workers: Collection[UUID]) -> None:
         await bus.publish([orders_for(worker) for worker in workers])
@@ -118,6 +128,7 @@ async def worker_services(
         Loop("lease", heartbeat.beat, on_error=failed, waker=lease_waker),
         Loop("lease watch", heartbeat.watch, on_error=failed),
         Loop("orders", heartbeat.obey, on_error=failed, waker=order_waker),
+        Loop("hosts", hosts.share, on_error=failed, waker=hosts_waker),
         Attempts(slots, heartbeat, lease, completion, departures, settings),
         bus.subscribe(topics, hear),
         Loop("claiming", claiming.poll, on_error=failed, waker=claim_waker),

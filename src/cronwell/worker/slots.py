@@ -21,8 +21,10 @@ from cronwell.targets.port import END, Call, Done, Outcome, Signals, TargetRunne
 from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
+from cronwell.worker.holding import Holding
 from cronwell.worker.latecomers import Latecomers
 from cronwell.worker.tally import Tally
+from cronwell.worker.valves import Valves
 
 # Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
 BACKSTOP = timedelta(seconds=5)
@@ -35,13 +37,14 @@ TOGETHER = 0.001
 class Slots:
     """Every attempt that this worker owns. All methods are called from the event loop's thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a worker's places stand between
         self,
         runners: Mapping[str, TargetRunner],
         completion: Completion,
         store: Store,
         clock: Clock,
         settings: WorkerSettings,
+        valves: Valves,
         *,
         on_free: Callable[[Claimed], None],
         on_gone: Callable[[Claimed], None],
@@ -54,7 +57,9 @@ class Slots:
         self._on_free = on_free
         self._on_gone = on_gone
         self._tally = Tally()
+        self._valves = valves
         self._latecomers = Latecomers(store, clock, self._start_late)
+        self._holding = Holding(store, self._held_back)
         self._wheel: Wheel[list[Attempt]] = Wheel(time.monotonic())
         self._attempts: set[Attempt] = set()
         self._loop = asyncio.get_running_loop()
@@ -176,6 +181,9 @@ class Slots:
             for attempt in together:
                 if attempt.is_held:
                     self._start(attempt)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
         following = self._wheel.next_deadline()
         if self._timer is not None:
             self._timer.cancel()
@@ -185,8 +193,32 @@ class Slots:
             self._timer = self._loop.call_later(wait, self._start_due)
 
     def _start(self, attempt: Attempt) -> None:
+        if attempt.entry is None and not self._may_start(attempt):
+            return
         attempt.is_held = False
         attempt.task = self._loop.create_task(self._run(attempt))
+
+    def _may_start(self, attempt: Attempt) -> bool:
+        """Whether its target can take it now. If not, it waits: for a moment in its place, or where it takes none."""
+        now = time.monotonic()
+        verdict = self._valves.ask(attempt, now)
+        if verdict.is_held:
+            attempt.is_held = False
+            self._holding.add(attempt, self._clock.now() + timedelta(seconds=verdict.wait))
+        elif verdict.wait > 0:
+            attempt.is_held = True
+            self._wheel.add(now + verdict.wait, [attempt])
+            self._set_timer()
+        else:
+            return True
+        return False
+
+    def _held_back(self, attempt: Attempt, is_written: bool) -> None:
+        """It is for others to claim again, unless something became of it meanwhile."""
+        if is_written:
+            self._forget(attempt)
+        else:
+            self._latecomers.add(attempt)
 
     def _start_late(self, attempt: Attempt, confirmed: Confirmed | None) -> None:
         """The store was asked anew: start, or do what became of it meanwhile."""
@@ -231,6 +263,7 @@ class Slots:
         if attempt.is_lost:
             return
         took = time.monotonic() - began
+        self._valves.ended(attempt, outcome, took)
         if outcome.awaits_callback:
             self._finish(attempt, outcome)
             return
@@ -268,6 +301,7 @@ class Slots:
     def _forget(self, attempt: Attempt) -> None:
         if attempt in self._attempts:
             self._attempts.remove(attempt)
+            self._valves.ended(attempt, None)
             self._on_free(attempt.claimed)
             if not self._attempts:
                 self._is_empty.set()

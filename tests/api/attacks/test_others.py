@@ -19,7 +19,7 @@ from cronwell.model.access import Scope
 from cronwell.model.execution import State
 from cronwell.runtime.acting import acting_for
 from cronwell.runtime.postgres import Database
-from cronwell.store.port import Ended, Job
+from cronwell.store.port import Ended, HostState, Job
 from cronwell.store.postgres.store import PostgresStore
 from tests.api.attacks.conftest import As, Fortress
 from tests.api.rig import serving
@@ -48,6 +48,8 @@ HELD = (
     "audit",
     "audit_seals",
     "audit_unsealed",
+    "target_limits",
+    "hosts",
 )
 
 
@@ -98,6 +100,24 @@ async def estate(fortress: Fortress) -> Estate:
         await owner.call("POST", f"/v1/jobs/{job['id']}/backfills", {"from": past, "note": "secret"})
     ).json
     keys = (await owner.call("GET", "/v1/keys")).json["items"]
+    await owner.call("PUT", "/v1/limits/host:secret-days.example", {"rate": "1/s"})
+    await rig.store.note_hosts(
+        [
+            HostState(
+                *(
+                    fortress.tenant_ids["theirs"],
+                    "secret-days.example",
+                    "open",
+                    now,
+                    9,
+                    1,
+                    now,
+                    "secret",
+                    now,
+                ),
+            )
+        ]
+    )
     return Estate(
         owner,
         {
@@ -108,6 +128,8 @@ async def estate(fortress: Fortress) -> Estate:
             "/v1/calendars/{name}": "secret-days",
             "/v1/backfills/{id}": backfill["id"],
             "/v1/keys/{id}": keys[0]["id"],
+            "/v1/limits/{target}": "host:secret-days.example",
+            "/v1/hosts/{host}": "secret-days.example",
             "{slot}": slot,
         },
     )
@@ -123,13 +145,15 @@ ROUTES = [
     for method in sorted(route.methods or ())
 ]
 BODIES: dict[str, Any] = {
+    "PUT /v1/calendars/{name}": {"dates": ["2031-01-01"]},
+    "PUT /v1/limits/{target}": {"rate": "2/s"},
     "PUT /v1/jobs/{id}": JOB,
     "PATCH /v1/jobs/{id}": {"payload": "ours"},
     "PUT /v1/jobs/{id}/overrides/{slot}": {"action": "skip"},
     "POST /v1/jobs/{id}/backfills": {"from": "2026-01-01T00:00:00Z"},
 }
 # A name is each tenant's own: what another has under it is not touched by making one.
-MAKES_OURS = {"PUT /v1/calendars/{name}"}
+MAKES_OURS = {"PUT /v1/calendars/{name}", "PUT /v1/limits/{target}"}
 
 
 async def test_an_id_of_another_tenant_is_not_found_on_any_route(
@@ -156,7 +180,7 @@ async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str
         if path.endswith("/explain"):
             address += "?at=2027-01-01T00:00:00Z"
         if f"{method} {path}" in MAKES_OURS:
-            made = await ours.call(method, address, {"dates": ["2031-01-01"]})
+            made = await ours.call(method, address, BODIES[f"{method} {path}"])
             await ours.call("DELETE", address)
             wrong += [] if made.status == 201 else [f"{method} {address}: {made.status}"]
             continue
@@ -177,6 +201,8 @@ LISTS = [
     "/v1/executions?q=secret",
     "/v1/dead-letters",
     "/v1/calendars",
+    "/v1/limits",
+    "/v1/hosts",
     "/v1/backfills",
     "/v1/keys?limit=1000",
     "/v1/tzdata/impact",

@@ -105,7 +105,8 @@ set state = 'running',
     attempt = executions.attempt + 1,
     worker = $4,
     claimed_at = $6,
-    started_at = null
+    started_at = null,
+    held_by = null
 from keys
 cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as due (tenant_id, job_id, kind, slot)
 where executions.tenant_id = due.tenant_id
@@ -115,7 +116,7 @@ where executions.tenant_id = due.tenant_id
 returning
     executions.tenant_id, executions.job_id, executions.kind, executions.slot, executions.ready_at,
     executions.attempt, executions.fence, executions.revision, executions.priority, executions.payload, executions.gate,
-    executions.queueing is not null or executions.gate is not null as is_awaited, executions.checkpoint
+    executions.queueing is not null or executions.gate is not null as is_awaited, executions.checkpoint, executions.held_until
 
 -- name: claim
 -- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live

@@ -142,7 +142,9 @@ async def _note(
     began = Counter(
         claim.tenant_id
         for claim in claims
-        if claim.attempt == 1 and claim.tenant_id in limited and limited[claim.tenant_id].max_per_minute
+        # What its target could not take has been counted before.
+        if claim.attempt == 1 and not claim.is_back
+        if claim.tenant_id in limited and limited[claim.tenant_id].max_per_minute
     )
     if began:
         await connection.execute(_SQL["count_minute"], *columns(began.items(), 2), minute)

@@ -96,6 +96,7 @@ def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
             gate,
             is_awaited,
             checkpoint,
+            held_until,
         )
         for (
             tenant_id,
@@ -111,6 +112,7 @@ def claimed_of(rows: Iterable[Row], worker: UUID) -> list[Claimed]:
             gate,
             is_awaited,
             checkpoint,
+            held_until,
         ) in rows
     ]
 
@@ -145,6 +147,8 @@ def execution_of(row: Row) -> Execution:
         progress=row["progress"],
         checkpoint=row["checkpoint"],
         callback_until=row["callback_until"],
+        held_until=row["held_until"],
+        held_by=row["held_by"],
     )
 
 

@@ -22,6 +22,7 @@ from cronwell.store.postgres.callbacks import CallbackRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.gates import GateRows
+from cronwell.store.postgres.hosts import HostRows
 from cronwell.store.postgres.jobs import JobReads
 from cronwell.store.postgres.nodes import NodeRows
 from cronwell.store.postgres.overrides import OverrideReads
@@ -53,6 +54,7 @@ class PostgresStore(
     CallbackRows,
     ForecastReads,
     GateRows,
+    HostRows,
     NodeRows,
     OverrideReads,
     PulseRows,
@@ -119,6 +121,7 @@ class PostgresStore(
         await self._database.execute(_IDEMPOTENCY["forget"], keys_before)
         await self._database.execute(_WORKERS["forget_workers"], workers_before)
         await self._database.execute(_PULSES["forget_pulses"], workers_before)
+        await self.forget_hosts(workers_before)
 
     def begin_anew(self) -> None:
         """Forget what was read: another incarnation of the database answers, in which it may not be true."""
