@@ -30,6 +30,7 @@ from cronwell.settings import (
     LogSettings,
     RetentionSettings,
     SchedulerSettings,
+    SecretSettings,
     Settings,
     ShellSettings,
     WorkerSettings,
@@ -51,6 +52,7 @@ __all__ = [
     "LogSettings",
     "RetentionSettings",
     "SchedulerSettings",
+    "SecretSettings",
     "Settings",
     "ShellSettings",
     "WorkerSettings",
@@ -62,7 +64,7 @@ __all__ = [
 ]
 
 PREFIX = "CRONWELL_"
-SECRET_PATHS = frozenset({"api_key", "database.url", "etcd.password"})
+SECRET_PATHS = frozenset({"api_key", "database.url", "etcd.password", "secrets.key", "secrets.key_command"})
 write_value = write
 NOT_SETTINGS = frozenset(
     {

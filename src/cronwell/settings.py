@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from cronwell import addresses
+from cronwell import addresses, values
 
 TOKEN_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 ETCD_SCHEMES, ETCD_PORT = ("etcd", "etcds"), 2379
@@ -40,6 +40,10 @@ def check_algorithms(names: tuple[str, ...]) -> None:
     for name in names:
         if name not in TOKEN_ALGORITHMS:
             raise ValueError(f"{name!r} is not an algorithm by which only the provider can sign")
+
+
+def check_keys(text: str) -> None:
+    values.read_keys(text)
 
 
 # Nothing that is done again and again may be done without a pause.
@@ -143,6 +147,19 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretSettings:
+    key: str = setting(
+        "",
+        "key that secrets are encrypted with: 32 bytes as base64 or hex; of several, with commas, the first encrypts",
+        check=check_keys,
+    )
+    key_file: str = setting(
+        "", "file with such keys, one a line; `up` makes one in data_dir if there is no key"
+    )
+    key_command: str = setting("", "command that prints such keys; it is run without a shell")
+
+
+@dataclass(frozen=True, slots=True)
 class LimitSettings:
     body: int = setting(1_048_576, "bytes of one request body")
     batch_body: int = setting(536_870_912, "bytes of one NDJSON batch")
@@ -203,6 +220,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
+    secrets: SecretSettings = field(default_factory=SecretSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     etcd: EtcdSettings = field(default_factory=EtcdSettings)

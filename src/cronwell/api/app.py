@@ -24,6 +24,7 @@ from cronwell.api.routes import (
     overrides,
     reconcile,
     schedules,
+    secrets,
     tenants,
     tzdata,
 )
@@ -41,6 +42,7 @@ ROUTERS = (
     reconcile.router,
     cluster.router,
     keys.router,
+    secrets.router,
     tenants.router,
     audit.router,
     health.router,

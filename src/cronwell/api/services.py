@@ -21,6 +21,7 @@ from cronwell.control.keys import Keys
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
+from cronwell.control.secrets import Secrets
 from cronwell.control.tenants import Tenants
 from cronwell.control.tzdata import Tzdata
 from cronwell.runtime.clock import Clock
@@ -45,6 +46,7 @@ class Services:
     keys: Keys
     audit: Audit
     tenants: Tenants
+    secrets: Secrets
     store: Store
     clock: Clock
     settings: Settings

@@ -62,6 +62,7 @@ from cronwell.store.schedule_records import (
     Standing,
     WaitingOverride,
 )
+from cronwell.store.secrets_port import KeptSecret, Rewrapped, SealedSecret, SecretChanges, SecretStore
 
 __all__ = [
     "Abandoned",
@@ -89,6 +90,7 @@ __all__ = [
     "Job",
     "JobFilter",
     "KeptCalendar",
+    "KeptSecret",
     "Line",
     "Link",
     "Move",
@@ -100,6 +102,8 @@ __all__ = [
     "Pulse",
     "Report",
     "Revision",
+    "Rewrapped",
+    "SealedSecret",
     "Shard",
     "Skip",
     "Standing",
@@ -113,7 +117,7 @@ __all__ = [
 ]
 
 
-class Transaction(ClusterChanges, ScheduleChanges, Protocol):
+class Transaction(ClusterChanges, ScheduleChanges, SecretChanges, Protocol):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -210,7 +214,7 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, SecretStore, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

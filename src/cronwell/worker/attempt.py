@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from cronwell.model.execution import ExecutionKey, Result, State
+from cronwell.model.references import MARK, Hidden
 from cronwell.model.retry import next_delay
 from cronwell.store.port import Claimed, Ended, Report
 from cronwell.targets.port import Call, Outcome, Signals
@@ -48,10 +49,18 @@ class Attempt:
     """A user asked for it to be cancelled."""
     is_lost: bool = False
     """Its fence is no longer ours: whatever comes of it is not recorded."""
+    hidden: Hidden | None = None
+    """The values of secrets that it was given, if it was: nothing that is kept of it may show them."""
 
     @property
     def key(self) -> AttemptKey:
         return self.claimed.key, self.claimed.fence
+
+    @property
+    def names_secrets(self) -> bool:
+        """Whether there are secrets to put in their places before it starts."""
+        own = self.claimed.payload
+        return bool(self.job.named) or (own is not None and MARK in own)
 
     def call(self) -> Call:
         """The attempt as its target sees it."""
@@ -87,7 +96,7 @@ class Attempt:
             fence=self.claimed.fence,
             worker=self.claimed.worker,
             started_at=self.started_at,
-            progress=_as_json(self.progress),
+            progress=_as_json(self.progress, self.hidden),
         )
 
     def conclude(self, outcome: Outcome, finished_at: datetime) -> Ended:
@@ -129,13 +138,25 @@ class Attempt:
         )
 
 
-def _as_json(progress: Any) -> str | None:
+def concealed(outcome: Outcome, hidden: Hidden) -> Outcome:
+    """The same outcome, with names in place of the values of secrets that it tells."""
+    output, error = outcome.output, outcome.error
+    return dataclasses.replace(
+        outcome,
+        output=None if output is None else hidden.mask(output, was_cut=outcome.output_truncated),
+        error=None if error is None else hidden.mask_error(error),
+    )
+
+
+def _as_json(progress: Any, hidden: Hidden | None) -> str | None:
     if progress is None:
         return None
     try:
         text = orjson.dumps(progress, default=str).decode()
     except (TypeError, ValueError):
         return None
+    if hidden is not None:
+        text = hidden.mask(text)
     return text if len(text) <= PROGRESS_LIMIT and "\\u0000" not in text else None
 
 

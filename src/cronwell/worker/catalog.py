@@ -13,6 +13,8 @@ import orjson
 
 from cronwell.model.execution import Kind
 from cronwell.model.job import JobSpec
+from cronwell.model.naming import named_by_target
+from cronwell.model.references import MARK, named_in
 from cronwell.store.port import Claimed, Definition, Store
 
 KEPT = 50_000
@@ -29,6 +31,8 @@ class KnownJob:
     terms: JobSpec
     payload: Any
     secret: str
+    named: frozenset[str] = frozenset()
+    """The secrets that its definition names."""
 
 
 class Catalog:
@@ -102,7 +106,11 @@ class Catalog:
 def _known(name: str, text: str, secret: str) -> KnownJob:
     raw = orjson.loads(text)
     terms = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
-    return KnownJob(name, terms, raw.get("payload"), secret)
+    payload = raw.get("payload")
+    if MARK not in text:
+        return KnownJob(name, terms, payload, secret)
+    named = named_by_target(terms.target) | {each for _, each in named_in(payload)}
+    return KnownJob(name, terms, payload, secret, frozenset(named))
 
 
 @lru_cache(maxsize=10_000)

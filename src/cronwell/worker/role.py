@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from cronwell.bus.port import Bus, orders_for, work_in
 from cronwell.config import WorkerSettings
 from cronwell.control.jobs import Jobs
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.keyring import Keyring
 from cronwell.runtime.service import Loop, Service, Waker
 from cronwell.store.port import Claimed, Store
 from cronwell.targets.port import TargetRunner
@@ -31,7 +32,8 @@ from cronwell.worker.completion import Completion
 from cronwell.worker.heartbeat import Heartbeat
 from cronwell.worker.keeper import Keeper, OpenStore
 from cronwell.worker.lease import Lease
-from cronwell.worker.slots import Slots
+from cronwell.worker.slots import Means, Slots
+from cronwell.worker.vault import Vault
 
 FORCED_STOP = timedelta(seconds=3)
 
@@ -48,6 +50,8 @@ class Premises:
     """How that thread ends a process whose event loop is blocked; it is told why."""
     on_failover: Callable[[Callable[[], None]], None] = lambda forget: None
     """Takes what to call when another incarnation of the database answers."""
+    keyring: Keyring = field(default_factory=Keyring)
+    """The keys that secrets are encrypted with."""
 
 
 async def worker_services(
@@ -71,8 +75,9 @@ async def worker_services(
         if claimed.is_awaited or claiming.wants_room:
             claim_waker.wake()
 
+    vault = Vault(store, premises.keyring)
     slots = Slots(
-        runners,
+        Means(runners, vault),
         completion,
         store,
         clock,
@@ -94,6 +99,7 @@ async def worker_services(
     )
     catalog = Catalog(store)
     premises.on_failover(catalog.clear)
+    premises.on_failover(vault.clear)
     premises.on_failover(keeper.look_again)
 
     async def tell(workers: Collection[UUID]) -> None:

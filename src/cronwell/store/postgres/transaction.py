@@ -30,6 +30,7 @@ from cronwell.store.postgres.rows import (
     waiting_of,
 )
 from cronwell.store.postgres.scan import ScanChanges
+from cronwell.store.postgres.secrets import SecretNotes
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.tzdata import TzdataChanges
 
@@ -45,7 +46,7 @@ IMMINENT = timedelta(seconds=5)
 
 
 class PostgresTransaction(
-    BackfillWrites, CalendarNotes, OverrideChanges, ScanChanges, ShardChanges, TzdataChanges
+    BackfillWrites, CalendarNotes, OverrideChanges, ScanChanges, SecretNotes, ShardChanges, TzdataChanges
 ):
     """Implements `store.port.Transaction` on one connection."""
 
