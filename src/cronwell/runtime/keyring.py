@@ -90,9 +90,9 @@ def own_key(settings: Settings) -> tuple[Settings, Path | None]:
 def _make(file: Path) -> bool:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists():
+            return False
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return False
     except OSError as error:
         raise errors.ConfigError(f"cannot write {file}: {error.strerror}") from None
     with os.fdopen(descriptor, "wb") as opened:

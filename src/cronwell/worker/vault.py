@@ -47,7 +47,7 @@ class Vault:
         self._keyring = keyring
         self._known: dict[SecretKey, _Known] = {}
         self._wanted: set[SecretKey] = set()
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[dict[SecretKey, _Known]] | None = None
 
     def clear(self) -> None:
         """Forget everything: in another incarnation of the database it may not be so."""
@@ -84,27 +84,28 @@ class Vault:
     async def _values(self, tenant_id: int, names: Iterable[str]) -> dict[str, str]:
         keys = [(tenant_id, name) for name in sorted(names)]
         now = time.monotonic()
-        if missing := [key for key in keys if not self._is_good(key, now)]:
+        found = {key: self._known[key] for key in keys if self._is_good(key, now)}
+        if missing := [key for key in keys if key not in found]:
             try:
                 # What one attempt has asked for others wait for too: its end does not end the reading.
-                await asyncio.shield(self._read(missing))
+                found |= await asyncio.shield(self._read(missing))
             except errors.StoreUnavailable:
                 raise errors.SecretUnavailable(
                     "the secrets that it names could not be read: the database does not answer"
                 ) from None
         values = {}
         for key in keys:
-            known = self._known.get(key)
-            if known is None or known.value is None:
-                raise errors.SecretUnavailable(_missing(key[1]) if known is None else known.trouble)
-            values[key[1]] = known.value
+            value = found[key].value
+            if value is None:
+                raise errors.SecretUnavailable(found[key].trouble)
+            values[key[1]] = value
         return values
 
     def _is_good(self, key: SecretKey, at: float) -> bool:
         known = self._known.get(key)
         return known is not None and known.good_until > at
 
-    def _read(self, keys: Iterable[SecretKey]) -> asyncio.Task[None]:
+    def _read(self, keys: Iterable[SecretKey]) -> asyncio.Task[dict[SecretKey, _Known]]:
         """Ask for secrets; those that are asked for in the same turn of the loop are read together."""
         self._wanted.update(keys)
         if self._reading is None:
@@ -113,9 +114,10 @@ class Vault:
             self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._reading
 
-    async def _read_wanted(self) -> None:
+    async def _read_wanted(self) -> dict[SecretKey, _Known]:
         await asyncio.sleep(0)
         wanted, self._wanted, self._reading = sorted(self._wanted), set(), None
+        read: dict[SecretKey, _Known] = {}
         for start in range(0, len(wanted), BATCH):
             batch = wanted[start : start + BATCH]
             asked = time.monotonic()
@@ -124,9 +126,10 @@ class Vault:
             good_until = asked + KEPT_SECONDS
             for key in batch:
                 value, trouble = opened.get(key, (None, _missing(key[1])))
-                self._known[key] = _Known(good_until, value, trouble)
+                read[key] = _Known(good_until, value, trouble)
         now = time.monotonic()
-        self._known = {key: each for key, each in self._known.items() if each.good_until > now}
+        self._known = {key: each for key, each in (self._known | read).items() if each.good_until > now}
+        return read
 
     async def _open(self, found: Sequence[SealedSecret]) -> dict[SecretKey, tuple[str | None, str]]:
         """What secrets say, or why that is not known."""
