@@ -30,7 +30,7 @@ from cronwell.targets.http import HttpRunner
 from cronwell.targets.shell import ShellRunner
 from cronwell.worker import vault
 from tests.schema.servers import installed
-from tests.support.house import CALLER, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 from tests.support.waiting import until_async
 
 VALUES = {"token": "tok-4e1f93ab77c0d2", "db": 'p"ss\\wörd-8812', "key": "line-one-of-it\nline-two-of-it\n"}
@@ -72,7 +72,7 @@ class SafeHouse:
         http = HttpRunner(HttpSettings(), Egress(("127.0.0.0/8",)), self.house.clock, limit)
         shell = ShellRunner(ShellSettings(enabled=True), limit)
         try:
-            async with self.house.working({"http": http, "shell": shell}):
+            async with self.house.working({"http": http, "shell": shell}, heartbeat=SECOND / 5):
                 yield
         finally:
             await http.close()
@@ -382,8 +382,9 @@ class Counting(PostgresStore):
 
 
 async def test_secrets_are_read_once_for_many_attempts_and_never_for_those_that_name_none(
-    safe: SafeHouse,
+    safe: SafeHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(vault, "KEPT_SECONDS", 60.0)
     store = Counting(safe.house.database)
     store.reads = []
     safe.house.store = store
