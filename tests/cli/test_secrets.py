@@ -72,6 +72,19 @@ def test_no_value_and_no_file_are_usage_errors_and_an_argument_is_not_taken(
     assert api.requests == []
 
 
+def test_a_header_of_a_job_is_given_a_secret(run: Run, api: ScriptedApi) -> None:
+    api.on("POST", "/v1/jobs", {"name": "job", "id": "1", "next_fire_at": None})
+    options = ("--http", "https://example.com", "-H", "X-A=b", "--secret-header", "X-Key=key/one")
+    run("job", "create", "job", *options, "--secret-header", "Authorization: Bearer billing-token")
+    assert api.last.json["target"]["http"]["headers"] == {
+        "X-A": "b",
+        "X-Key": {"secret": "key/one"},
+        "Authorization": {"secret": "billing-token", "prefix": "Bearer "},
+    }
+    result = run("job", "create", "job", "--handler", "f", "--secret-header", "X=y")
+    assert (result.exit_code, "--secret-header goes with --http" in result.stderr) == (2, True)
+
+
 def test_secrets_are_listed_and_shown(run: Run, api: ScriptedApi) -> None:
     api.on("GET", "/v1/secrets", {"items": [SECRET], "next_cursor": None})
     assert "billing-token         2" in run("secret", "list", COLUMNS="200").stdout
@@ -120,7 +133,7 @@ def test_a_rotation_goes_on_until_all_have_been_looked_at(run: Run, api: Scripte
     api.on("POST", "/v1/secret-keys/rotate", last)
     result = run("secret", "rotate-key")
     assert (result.exit_code, result.stdout) == (1, "503 secrets rewrapped with the key aaaa, 1 left\n")
-    assert "1 secrets could not be read: x (key cccc); add the keys" in result.stderr
+    assert "not all could be read (1): x (key cccc); add the keys" in result.stderr
     assert [each.body for each in api.requests] == [b"", b'{"cursor": "there"}']
     api.on("POST", "/v1/secret-keys/rotate", {**last, "left": 0})
     run("secret", "rotate-key")

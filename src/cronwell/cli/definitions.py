@@ -72,6 +72,14 @@ class JobOptions:
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="With --http: a header. Repeatable."),
     ] = None
+    secret_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret-header",
+            metavar='NAME="[PREFIX ]SECRET"',
+            help='With --http: a header whose value is a secret, e.g. Authorization="Bearer billing-token". Repeatable.',
+        ),
+    ] = None
     handler: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Target: call this Python function of the workers."),
@@ -179,9 +187,9 @@ class JobOptions:
         if len(kinds) > 1:
             raise usage(f"give one target, not {' and '.join('--' + kind for kind in kinds)}")
         kind = kinds[0] if kinds else present
-        with_http = [option for option in ("method", "header") if getattr(self, option)]
+        with_http = [option for option in ("method", "header", "secret_header") if getattr(self, option)]
         if with_http and kind != "http":
-            raise usage(f"--{with_http[0]} goes with --http URL")
+            raise usage(f"--{with_http[0].replace('_', '-')} goes with --http URL")
         if kinds == ["handler"]:
             return {"handler": {"name": self.handler}}
         if kinds == ["shell"]:
@@ -189,8 +197,10 @@ class JobOptions:
         http: dict[str, Any] = {} if self.http is None else {"url": self.http}
         if self.method:
             http["method"] = self.method.upper()
-        if self.header:
-            http["headers"] = read_pairs(self.header, "--header", "=:")
+        if self.header or self.secret_header:
+            headers = read_pairs(self.header or (), "--header", "=:")
+            named = read_pairs(self.secret_header or (), "--secret-header", "=:")
+            http["headers"] = {**headers, **{name: _named(value) for name, value in named.items()}}
         return {"http": http} if http else None
 
     def _retry(self) -> dict[str, Any] | None:
@@ -238,6 +248,12 @@ def takes_job_options(
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typeshed lacks it
     with_options.__annotations__ = {each.name: each.annotation for each in parameters}
     return with_options
+
+
+def _named(text: str) -> dict[str, str]:
+    """A secret by its name, with what stands before its value up to the last space."""
+    prefix, space, name = text.rpartition(" ")
+    return {"secret": name, "prefix": prefix + space} if space else {"secret": name}
 
 
 def _merged_target(present: object, change: dict[str, Any]) -> dict[str, Any]:

@@ -155,11 +155,12 @@ def rotate_key(context: typer.Context, as_json: Json = False) -> None:
         )
     else:
         left = f", {done['left']} left" if done["left"] else ", none left"
-        screen.line(f"{count} secrets rewrapped with the key {done['key_id']}{left}")
+        counted = f"{count} {'secret' if count == 1 else 'secrets'}"
+        screen.line(f"{counted} rewrapped with the key {done['key_id']}{left}")
     if unreadable:
         shown = ", ".join(f"{each['name']} (key {each['key_id']})" for each in unreadable[:5])
         raise Failure(
-            f"{len(unreadable)} secrets could not be read: {shown}; add the keys that they are encrypted with, behind "
+            f"not all could be read ({len(unreadable)}): {shown}; add the keys that they are encrypted with, behind "
             "the first, and run this again, or set these secrets anew"
         )
 
