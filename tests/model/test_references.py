@@ -33,7 +33,7 @@ def test_a_payload_names_secrets_by_objects_that_are_exactly_that() -> None:
         "nor": {"secret": 5},
         "secret": {"secret": "four"},
     }
-    assert list(named_in(payload)) == [
+    assert named_in(payload) == [
         ("payload.a", "one"),
         ("payload.list.1.deep", "two"),
         ("payload.list.2", "one"),
@@ -54,9 +54,9 @@ def test_a_payload_names_secrets_by_objects_that_are_exactly_that() -> None:
 def test_what_is_filled_names_nothing_and_the_given_stays_as_it_is(payload: Any) -> None:
     before = json.dumps(payload)
     put = filled(payload, {"a": "value"})
-    assert list(named_in(put)) == []
+    assert named_in(put) == []
     assert json.dumps(payload) == before
-    assert str(put).count("value") == len(list(named_in(payload)))
+    assert str(put).count("value") == len(named_in(payload))
 
 
 def test_a_target_is_filled_and_the_one_that_others_share_is_not_changed() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from cronwell.model.job import JobSpec, Target, fits_header
 from cronwell.model.references import SecretRef, named_in
 
-_FIELDS = ("headers", "env")
-"""Where a target, of whatever kind, may name secrets in place of texts."""
+_FIELDS = {"http": "headers", "shell": "env"}
+"""Where a target may name secrets in place of texts, by its kind."""
 
 
 def named_by(spec: JobSpec) -> dict[str, str]:
@@ -39,9 +39,10 @@ def filled_target(target: Target, values: Mapping[str, str]) -> Target:
     return target.model_copy(update={target.kind: part.model_copy(update=changes)}) if changes else target
 
 
-def _references(target: Target) -> Iterator[tuple[str, str, SecretRef]]:
-    part = getattr(target, target.kind)
-    for field in _FIELDS:
-        for key, value in getattr(part, field, {}).items():
-            if isinstance(value, SecretRef):
-                yield f"target.{target.kind}.{field}", key, value
+def _references(target: Target) -> list[tuple[str, str, SecretRef]]:
+    kind = target.kind
+    if (field := _FIELDS.get(kind)) is None or not (given := getattr(getattr(target, kind), field)):
+        return []
+    return [
+        (f"target.{kind}.{field}", key, value) for key, value in given.items() if isinstance(value, SecretRef)
+    ]

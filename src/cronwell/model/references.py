@@ -62,18 +62,35 @@ def is_name(text: str) -> bool:
     return _NAME.match(text) is not None
 
 
-def named_in(payload: object, place: str = "payload") -> Iterator[tuple[str, str]]:
+def named_in(payload: object) -> list[tuple[str, str]]:
     """The secrets that a payload names, each with its place: objects that are exactly `{"secret": "<name>"}`."""
+    # Most name none. To see that takes a fifth of the time that telling places does.
+    return list(_places(payload, "payload")) if _names_any(payload) else []
+
+
+def _names_any(payload: object) -> bool:
+    below = [payload]
+    for item in below:
+        if isinstance(item, dict):
+            if len(item) == 1 and isinstance(item.get("secret"), str):
+                return True
+            below += item.values()
+        elif isinstance(item, list):
+            below += item
+    return False
+
+
+def _places(payload: object, place: str) -> Iterator[tuple[str, str]]:
     if isinstance(payload, dict):
         name = payload.get("secret")
         if payload.keys() == _REFERENCE and isinstance(name, str):
             yield place, name
             return
         for key, below in payload.items():
-            yield from named_in(below, f"{place}.{key}"[:300])
+            yield from _places(below, f"{place}.{key}"[:300])
     elif isinstance(payload, list):
         for index, below in enumerate(payload):
-            yield from named_in(below, f"{place}.{index}"[:300])
+            yield from _places(below, f"{place}.{index}"[:300])
 
 
 def filled(payload: Any, values: Mapping[str, str]) -> Any:
