@@ -62,6 +62,13 @@ def test_what_is_not_a_key_keeps_a_process_from_starting_and_is_not_told(wrong: 
     assert good not in str(told.value)
 
 
+def test_neither_keys_nor_the_command_that_prints_them_are_shown_with_the_settings() -> None:
+    text, _ = fresh()
+    given = {"CRONWELL_SECRETS_KEY": text, "CRONWELL_SECRETS_KEY_COMMAND": "vault --token hvs.x"}
+    shown = {line.path: line.value for line in config.describe(given)}
+    assert (shown["secrets.key"], shown["secrets.key_command"]) == ("(set)", "(set)")
+
+
 async def test_without_a_key_it_is_said_what_to_set() -> None:
     with pytest.raises(errors.SecretsLocked, match=r"CRONWELL_SECRETS_KEY_FILE.*openssl rand -base64 32"):
         await Keyring().first()

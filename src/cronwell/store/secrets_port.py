@@ -80,7 +80,10 @@ class SecretStore(Protocol):
     async def wrapped_otherwise(
         self, key_id: str, after: tuple[int, str] | None, limit: int
     ) -> list[SealedSecret]:
-        """Secrets of all tenants whose own keys are encrypted with another key than this one, by tenant and name."""
+        """Secrets of all tenants whose own keys are encrypted with another key than this one, by tenant and name.
+
+        Their ciphertexts are left out.
+        """
         ...
 
     async def rewrap_secrets(self, rewrapped: Sequence[Rewrapped]) -> int:
