@@ -105,7 +105,6 @@ class Claiming:
         if claims:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
             jobs = await self._catalog.look_up(claims)
-            self._slots.expect(_known(claims, jobs))
             if self._lease.worker == worker and self._lease.may_claim:
                 self._slots.hold(_known(claims, jobs), asked)
             else:

@@ -24,7 +24,7 @@ from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
 from cronwell.worker.latecomers import Latecomers
 from cronwell.worker.tally import Tally
-from cronwell.worker.vault import Vault
+from cronwell.worker.vault import SecretKey, Vault
 
 # Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
 BACKSTOP = timedelta(seconds=5)
@@ -81,24 +81,26 @@ class Slots:
     def free(self) -> int:
         return self._settings.concurrency - len(self._attempts)
 
-    def expect(self, claims: Sequence[tuple[Claimed, KnownJob]]) -> None:
-        """Have the secrets read that these will need, so that none waits for them at its instant."""
-        self._vault.warm({(claimed.tenant_id, name) for claimed, job in claims for name in job.named})
-
     def hold(self, claims: Sequence[tuple[Claimed, KnownJob]], asked: float) -> None:
         """Keep executions until their instant; `asked` is the monotonic time from before the request that claimed them."""
         now = time.monotonic()
         held: defaultdict[float, list[Attempt]] = defaultdict(list)
+        needed: set[SecretKey] = set()
         is_dense = len(claims) >= DENSE
         patience = START_WITHIN.total_seconds()
         for claimed, job in claims:
             instant = self._clock.monotonic_at(claimed.ready_at)
             attempt = Attempt(claimed, job, (max(asked, instant)) + patience)
             self._attempts.add(attempt)
+            if job.named:
+                needed.update((claimed.tenant_id, name) for name in job.named)
             if instant <= now:
                 self._start(attempt)
             else:
                 held[ceil(instant / TOGETHER) * TOGETHER if is_dense else instant].append(attempt)
+        if needed:
+            # So that none waits for them at its instant.
+            self._vault.warm(needed)
         for instant, together in held.items():
             self._wheel.add(instant, together)
         if self._attempts:

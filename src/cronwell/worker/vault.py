@@ -136,7 +136,8 @@ class Vault:
         if not found:
             return {}
         try:
-            keys = {each.sealed.key_id: await self._keyring.find(each.sealed.key_id) for each in found}
+            ids = {each.sealed.key_id for each in found}
+            keys = {key_id: await self._keyring.find(key_id) for key_id in ids}
         except errors.SecretsLocked as error:
             said = f"this worker cannot read secrets: {error}"
             return {(each.place.tenant_id, each.place.name): (None, said) for each in found}
