@@ -40,6 +40,7 @@ CHOICES: dict[str, Any] = {
     "public_url": "https://cronwell.example.com/base",
     "log.format": "json",
     "scheduler.tzdata": "hold",
+    "secrets.key": "ab" * 32,
 }
 
 
@@ -273,7 +274,7 @@ def test_lists_are_separated_by_commas() -> None:
 
 @pytest.mark.parametrize("path", sorted(config.SECRET_PATHS))
 def test_a_secret_is_said_to_be_set_and_not_shown(path: str) -> None:
-    secret = "postgresql://u:hunter2@db.example/x"
+    secret = CHOICES.get(path, "postgresql://u:hunter2@db.example/x")
     [line] = [each for each in config.describe({config.env_name(path): secret}) if each.path == path]
     assert line.value == "(set)"
     [unset] = [each for each in config.describe({}) if each.path == path]

@@ -221,6 +221,18 @@ EVENTS: dict[str, Event] = {
         lambda: telemetry.access_changed("key revoked", key="cw_1", by="loopback"),
         {"level": "info", "event": "key revoked", "key": "cw_1", "by": "loopback"},
     ),
+    "secret_changed": Event(
+        lambda: telemetry.secret_changed("set", name="token", by="loopback", revision=2),
+        {"level": "info", "event": "secret set", "name": "token", "by": "loopback", "revision": 2},
+    ),
+    "secrets_rewrapped": Event(
+        lambda: telemetry.secrets_rewrapped(count=3, key="k1", by="loopback"),
+        {"level": "info", "event": "secrets rewrapped", "count": 3, "key": "k1"},
+    ),
+    "keys_not_read": Event(
+        lambda: telemetry.keys_not_read("no such file"),
+        {"level": "warning", "event": "the keys for secrets cannot be read", "reason": "no such file"},
+    ),
     "token_keys_unread": Event(
         lambda: telemetry.token_keys_unread("no such file"),
         {

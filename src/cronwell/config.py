@@ -32,6 +32,7 @@ from cronwell.settings import (
     PublishSettings,
     RetentionSettings,
     SchedulerSettings,
+    SecretSettings,
     Settings,
     ShellSettings,
     WorkerSettings,
@@ -54,6 +55,7 @@ __all__ = [
     "PublishSettings",
     "RetentionSettings",
     "SchedulerSettings",
+    "SecretSettings",
     "Settings",
     "ShellSettings",
     "WorkerSettings",
@@ -65,7 +67,7 @@ __all__ = [
 ]
 
 PREFIX = "CRONWELL_"
-SECRET_PATHS = frozenset({"api_key", "database.url", "etcd.password"})
+SECRET_PATHS = frozenset({"api_key", "database.url", "etcd.password", "secrets.key", "secrets.key_command"})
 write_value = write
 NOT_SETTINGS = frozenset(
     {

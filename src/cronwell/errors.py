@@ -11,6 +11,7 @@ CronwellError
 │   │   ├── NameTaken
 │   │   ├── QuotaExceeded    the tenant has as much as it may have
 │   │   ├── IllegalState
+│   │   ├── SecretsLocked    the key that secrets are encrypted with is not there
 │   │   └── KeyInUse         an Idempotency-Key came back with another request
 │   ├── RevisionMismatch     412
 │   ├── TooLarge             413
@@ -22,6 +23,7 @@ CronwellError
 ├── FenceRejected            a result came with an old fence and changed nothing
 ├── LeaseLost                this process no longer owns what it is about to touch
 │   └── Fenced               shards that it staged have gone on to another epoch
+├── SecretUnavailable        a secret that an attempt needs cannot be had; the attempt fails
 └── EgressRefused            a target's address is not one that this installation may call
 """
 
@@ -136,6 +138,12 @@ class IllegalState(Conflict):
     title = "Not possible in the present state"
 
 
+class SecretsLocked(Conflict):
+    """The key that secrets are encrypted with is not there, or not the right one; the message says what to set."""
+
+    title = "Secrets cannot be read or written here"
+
+
 class KeyInUse(Conflict):
     title = "That Idempotency-Key belongs to another request"
 
@@ -190,6 +198,10 @@ class Fenced(LeaseLost):
     def __init__(self, shards: Iterable[int]) -> None:
         self.shards = frozenset(shards)
         super().__init__(f"shards {sorted(self.shards)} have gone on to another epoch; nothing was staged")
+
+
+class SecretUnavailable(CronwellError):
+    """A secret that an attempt needs cannot be had. The message names it, and never its value."""
 
 
 class EgressRefused(CronwellError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cronwell import addresses
+from cronwell import addresses, values
 
 TOKEN_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 ETCD_SCHEMES, ETCD_PORT = ("etcd", "etcds"), 2379
@@ -69,6 +69,10 @@ def check_broker(address: str) -> None:
             f"{said}: it is {redis[0]}://USER:PASSWORD@HOST:PORT/DATABASE (with TLS: {redis[1]}://…)"
         )
     addresses.parse_one(address, schemes=redis, port=addresses.REDIS_PORT)
+
+
+def check_keys(text: str) -> None:
+    values.read_keys(text)
 
 
 # Nothing that is done again and again may be done without a pause.
@@ -197,6 +201,19 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretSettings:
+    key: str = setting(
+        "",
+        "key that secrets are encrypted with: 32 bytes as base64 or hex; of several, with commas, the first encrypts",
+        check=check_keys,
+    )
+    key_file: str = setting(
+        "", "file with such keys, one a line; `up` makes one in data_dir if there is no key"
+    )
+    key_command: str = setting("", "command that prints such keys; it is run without a shell")
+
+
+@dataclass(frozen=True, slots=True)
 class LimitSettings:
     body: int = setting(1_048_576, "bytes of one request body")
     batch_body: int = setting(536_870_912, "bytes of one NDJSON batch")
@@ -270,6 +287,7 @@ class Settings:
         example=addresses.DEFAULT_BROKER,
     )
     auth: AuthSettings = field(default_factory=AuthSettings)
+    secrets: SecretSettings = field(default_factory=SecretSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     etcd: EtcdSettings = field(default_factory=EtcdSettings)

@@ -84,6 +84,21 @@ def service_failed(service: str, error: Exception, retry_in: float) -> None:
     )
 
 
+def secret_changed(what: str, *, name: str, by: str, **facts: object) -> None:
+    """Somebody set or deleted a secret; its value is never told."""
+    _log.info(f"secret {what}", name=name, by=by, **facts)
+
+
+def secrets_rewrapped(*, count: int, key: str, by: str) -> None:
+    """Secrets are encrypted by way of another key of the installation."""
+    _log.info("secrets rewrapped", count=count, key=key, by=by)
+
+
+def keys_not_read(reason: str) -> None:
+    """The keys for secrets could not be read; those that were read before are used on."""
+    _log.warning("the keys for secrets cannot be read", reason=reason)
+
+
 def staged(*, jobs: int, slots: int, skipped: int, took: timedelta) -> None:
     SLOTS.labels("staged").inc(slots)
     SLOTS.labels("skipped").inc(skipped)

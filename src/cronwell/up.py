@@ -21,6 +21,7 @@ from pathlib import Path
 from cronwell import addresses, config, errors, telemetry, wiring
 from cronwell.config import Settings
 from cronwell.runtime.embedded import EmbeddedPostgres
+from cronwell.runtime.keyring import own_key
 from cronwell.runtime.service import Loop, Service, run_services
 from cronwell.runtime.supervisor import Child, watch_lifeline
 from cronwell.runtime.web import first_answer, wait_for_port
@@ -43,6 +44,9 @@ def run_up(settings: Settings, say: Say = print) -> int:
         say("Starting PostgreSQL …")
         embedded = EmbeddedPostgres(settings.data_dir, report=lambda what: say(f"  {what}"))
         url = embedded.start()
+        settings, made = own_key(settings)
+        if made is not None:
+            say(f"Made a key for secrets: {made}. Keep a copy: without it they cannot be read.")
         settings = dataclasses.replace(settings, database=dataclasses.replace(settings.database, url=url))
     try:
         # Else another service on that port would answer for ours, and we would call ourselves ready.

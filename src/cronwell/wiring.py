@@ -31,6 +31,7 @@ from cronwell.model.access import ALL_SCOPES, Caller
 from cronwell.runtime.acting import Actor, act_as
 from cronwell.runtime.clock import DatabaseClock
 from cronwell.runtime.embedded import EmbeddedPostgres
+from cronwell.runtime.keyring import Keyring
 from cronwell.runtime.node import this_process
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import Service, calm_collector, run_loop, run_services
@@ -323,6 +324,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
             functools.partial(end_process, kill_every_group),
             on_failover=base.continuity.on_failover,
             per_host=settings.http.per_host,
+            keyring=Keyring.of(settings),
         ),
     )
 

@@ -39,6 +39,8 @@ EMPTY = "; ".join(
         "findings",
         "idempotency_keys",
         "api_keys",
+        "secrets",
+        "secret_uses",
     )
 )
 

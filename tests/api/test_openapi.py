@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from cronwell.api import openapi
 from cronwell.api.app import ROUTERS, assemble
-from cronwell.config import AuthSettings, DatabaseSettings, Settings
+from cronwell.config import AuthSettings, DatabaseSettings, SecretSettings, Settings
 from cronwell.control.keys import Keys
 from cronwell.model.access import ALL_SCOPES, Caller
 from cronwell.runtime.clock import DatabaseClock
@@ -52,6 +52,8 @@ POST /v1/callbacks/{token}/progress  POST /v1/callbacks/{token}/checkpoint
 POST /v1/callbacks/{token}/heartbeat
 GET /v1/audit                        GET /v1/audit/check
 POST /v1/keys                        GET /v1/keys                         GET /v1/keys/{id}
+PUT /v1/secrets/{name}               GET /v1/secrets                      GET /v1/secrets/{name}
+DELETE /v1/secrets/{name}            GET /v1/secret-keys                  POST /v1/secret-keys/rotate
 POST /v1/keys/{id}/revoke            POST /v1/keys/{id}/rotate            POST /v1/tenants
 GET /v1/tenants                      GET /v1/tenants/{name}               PATCH /v1/tenants/{name}
 GET /v1/limits                       GET /v1/limits/{target}              PUT /v1/limits/{target}
@@ -103,7 +105,9 @@ def served(server: str, migrated: str) -> Iterator[Address]:
         database_url = await postgres.create_database(server, template=migrated)
         database = await Database.connect(DatabaseSettings(), database_url, application_name="test")
         clock = await DatabaseClock.measured(database)
-        settings = dataclasses.replace(Settings(), auth=AuthSettings(required=True))
+        settings = dataclasses.replace(
+            Settings(), auth=AuthSettings(required=True), secrets=SecretSettings(key="ab" * 32)
+        )
         async with serving(database, database_url, clock, settings) as rig:
             made = await Keys(rig.store, clock).create(
                 Caller(1, ALL_SCOPES, "test"), "test", list(ALL_SCOPES)
@@ -181,6 +185,7 @@ def test_every_field_of_a_job_says_what_it_is() -> None:
         "HandlerTarget",
         "PublishTarget",
         "RedisStream",
+        "SecretRef",
         "RetryPolicy-Input",
         "OutcomeRule",
     )

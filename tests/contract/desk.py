@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from cronwell.model import zones
+from cronwell.model.envelope import Place, Sealed
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
 from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
@@ -24,6 +25,7 @@ from cronwell.store.port import (
     NewExecution,
     NewJob,
     Override,
+    SealedSecret,
     Store,
     Worker,
 )
@@ -294,6 +296,11 @@ def ended(
         ),
         **fields,
     )
+
+
+def new_secret(name: str, *, tenant_id: int = TENANT, revision: int = 1, key_id: str = "k1") -> SealedSecret:
+    """A secret that nobody could open."""
+    return SealedSecret(Place(tenant_id, name, revision), Sealed(key_id, b"wrapped", b"ciphertext"))
 
 
 def new_key(name: str) -> ApiKey:

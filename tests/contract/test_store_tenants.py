@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from cronwell import errors
+from cronwell.model.envelope import Place
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import (
@@ -29,9 +30,12 @@ from cronwell.store.port import (
     HostState,
     Job,
     JobFilter,
+    KeptSecret,
     NewJob,
     Override,
     Report,
+    Rewrapped,
+    SealedSecret,
     Store,
     TargetLimit,
     Told,
@@ -52,6 +56,7 @@ from tests.contract.desk import (
     new_job,
     new_key,
     new_override,
+    new_secret,
     past,
 )
 
@@ -95,10 +100,12 @@ async def estate(desk: Desk, store: Store) -> Estate:
         backfill = new_backfill(job)
         await transaction.insert_backfill(backfill)
         await transaction.insert_executions([past(job, NOON - HOUR)])
+        await transaction.note_secret_uses(1, [job.id], [("mine", job.id)])
     key = new_key("mine")
     await store.insert_key(key)
     await store.put_limit(LIMIT)
     await store.note_hosts([HostState(1, HOST, "open", NOON, 3, 1, NOON, "boom", NOON)])
+    await store.put_secret(new_secret("mine"), NOON)
     return Estate(job, claim, pending, dead, worker, backfill, key)
 
 
@@ -114,6 +121,8 @@ async def inventory(
     list[ApiKey],
     list[TargetLimit],
     list[HostState],
+    list[SealedSecret],
+    list[str],
 ]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
@@ -128,6 +137,8 @@ async def inventory(
         await store.list_keys(1, None, 10),
         await store.list_limits(1, None, 10),
         await store.list_hosts(1, None, None, 10),
+        await store.sealed_secrets([(1, "mine")]),
+        await store.secret_users(1, "mine", 10),
     )
 
 
@@ -215,6 +226,23 @@ STORE: dict[str, tuple[Reach, object]] = {
         False,
     ),
     "note_key_use": (lambda s, e: s.note_key_use(OTHER, e.key.id, NOON), None),
+    "put_secret": (
+        lambda s, e: s.put_secret(new_secret("mine", tenant_id=OTHER), NOON),
+        KeptSecret("mine", 1, "k1", NOON, NOON),
+    ),
+    "put_secret, again": (
+        lambda s, e: s.put_secret(new_secret("mine", tenant_id=OTHER, revision=2), NOON),
+        None,
+    ),
+    "get_secret": (lambda s, e: s.get_secret(OTHER, "mine"), None),
+    "list_secrets": (lambda s, e: s.list_secrets(OTHER, None, 10), []),
+    "secret_users": (lambda s, e: s.secret_users(OTHER, "mine", 10), []),
+    "drop_secret": (lambda s, e: s.drop_secret(OTHER, "mine", is_forced=True), False),
+    "sealed_secrets": (lambda s, e: s.sealed_secrets([(OTHER, "mine")]), []),
+    "rewrap_secrets": (
+        lambda s, e: s.rewrap_secrets([Rewrapped(Place(OTHER, "mine", 1), "k1", "k2", b"theirs")]),
+        0,
+    ),
     "put_calendar": (lambda s, e: s.put_calendar(OTHER, "closed", "{}", NOON, revision=None), 1),
     "get_calendars": (lambda s, e: s.get_calendars(OTHER, ["closed"]), []),
     "list_calendars": (lambda s, e: s.list_calendars(OTHER, None, 10), []),
@@ -331,6 +359,9 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     ),
     "complete": (lambda t, e: t.complete([dataclasses.replace(ended(e.claim), tenant_id=OTHER)]), [None]),
     "withdraw": (lambda t, e: t.withdraw(OTHER, e.job.id, [NOON - HOUR], NOON), set()),
+    "hold_secrets": (lambda t, e: t.hold_secrets(OTHER, ["mine"]), set()),
+    "note_secret_uses": (lambda t, e: t.note_secret_uses(OTHER, [e.job.id], []), None),
+    "secret_names": (lambda t, e: t.secret_names(OTHER, 10), []),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
 }
@@ -341,6 +372,7 @@ OF_ALL = {
     *("callback_terms", "lock_overdue"),
     *("throttling", "every_limit", "note_hosts", "changed_hosts"),
     *("find_key", "insert_key", "has_keys", "seal_audit"),
+    *("wrapped_otherwise", "count_secrets"),
     *("insert_tenant", "get_tenant", "list_tenants", "change_tenant"),
     *("transaction", "pauses_over", "claim", "settle_blocked", "cancels", "held_by", "backlog", "register"),
     *("heartbeat", "leave", "lose_workers", "orphans", "list_workers", "ensure_day", "days", "drop_day"),

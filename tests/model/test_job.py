@@ -23,6 +23,7 @@ from cronwell.model.job import (
     check_json,
 )
 from cronwell.model.publishing import PublishTarget, RedisStream
+from cronwell.model.references import SecretRef
 
 GOOD: dict[str, Any] = {"name": "nightly", "target": {"handler": {"name": "work"}}}
 
@@ -118,7 +119,7 @@ def test_header_names_are_tokens(name: str) -> None:
 
 
 def test_ordinary_headers_are_kept() -> None:
-    headers = {"Authorization": "Bearer x", "X-Tab": "a\tb", "X-Latin": "é"}
+    headers: dict[str, str | SecretRef] = {"Authorization": "Bearer x", "X-Tab": "a\tb", "X-Latin": "é"}
     assert HttpTarget(url="https://example.com", headers=headers).headers == headers
 
 

@@ -100,5 +100,6 @@ def declared() -> str:
             "audit.sql",
             "long_work.sql",
             "throttling.sql",
+            "secrets.sql",
         )
     )

@@ -434,6 +434,7 @@ COLD = [
         [1, None, None, None, None, 500, 10.0, NOON, NOON, None, None, None],
         {"e": (way("executions_dead", "tenant_id"), KEY), "j": (JOB,)},
     ),
+    Guard("secret_users", [1, "token", 1000], {"j": (JOB,)}),
     Guard("get_backfill", [1, job_id(7)], {"j": (JOB,)}),
     Guard("list_backfills", [1, job_id(7), None, None, 100], {"j": (JOB,)}),
     Guard(
@@ -506,6 +507,19 @@ UNGUARDED = {
     # Limits are few, and so are hosts that fail.
     *("throttling", "every_limit", "lock_limit", "put_limit", "drop_limit", "get_limit", "list_limits"),
     *("note_limit", "note_hosts", "changed_hosts", "list_hosts", "get_host", "close_host", "forget_hosts"),
+    # A tenant has some secrets, found by their names.
+    *(
+        "insert_secret",
+        "change_secret",
+        "get_secret",
+        "list_secrets",
+        "secret_names",
+        "lock_secret",
+        "drop_secret",
+    ),
+    *("hold_secrets", "forget_secret_uses", "note_secret_uses", "sealed_secrets", "rewrap_secrets"),
+    # Now and then, for an operator, through all of them.
+    *("wrapped_otherwise", "count_secrets"),
     # There are as many as processes, shards, or kinds of things to find.
     *("see", "stop", "ask_to_drain", "list_nodes", "forget_nodes", "incarnation", "put_findings"),
     *("list_findings", "enter_lost", "marks", "processes"),

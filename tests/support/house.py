@@ -30,6 +30,7 @@ from cronwell.model.access import ALL_SCOPES, Caller
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import Clock, DatabaseClock
+from cronwell.runtime.keyring import Keyring
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.backfilling import Backfilling
@@ -218,6 +219,7 @@ class House:
                 lambda: lease_store(self.settings.database, own, self.url),
                 self.endings.append,
                 per_host=self.settings.http.per_host,
+                keyring=Keyring(self.settings.secrets),
             ),
         )
         stop = asyncio.Event()

@@ -26,6 +26,7 @@ from cronwell.api.routes import (
     overrides,
     reconcile,
     schedules,
+    secrets,
     tenants,
     tzdata,
 )
@@ -44,6 +45,7 @@ ROUTERS = (
     reconcile.router,
     cluster.router,
     keys.router,
+    secrets.router,
     tenants.router,
     audit.router,
     hosts.router,

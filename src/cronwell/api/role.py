@@ -27,9 +27,11 @@ from cronwell.control.keys import Keys
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
+from cronwell.control.secrets import Secrets
 from cronwell.control.tenants import Tenants
 from cronwell.control.tzdata import Tzdata
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.keyring import Keyring
 from cronwell.store.port import Store
 
 
@@ -73,6 +75,7 @@ async def api(
         audit=Audit(store),
         tenants=Tenants(store, clock),
         hosts=Hosts(store, clock),
+        secrets=Secrets(store, clock, Keyring.of(settings)),
         store=store,
         clock=clock,
         settings=settings,

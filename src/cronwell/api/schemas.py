@@ -118,6 +118,16 @@ class Rotate(Asked):
     """How long the old key goes on to be good, up to 30 days."""
 
 
+class SecretGiven(Asked):
+    value: Annotated[str, Field(min_length=1, max_length=65_536, json_schema_extra={"format": "password"})]
+    """What it is. No answer tells it."""
+
+
+class RotateKeys(Asked):
+    cursor: Annotated[str, Field(max_length=2000)] | None = None
+    """The `next_cursor` of the answer before, to go on."""
+
+
 class QuotasAsked(Asked):
     """How much a tenant may have; null is as much as it likes."""
 

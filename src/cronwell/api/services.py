@@ -23,6 +23,7 @@ from cronwell.control.keys import Keys
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
 from cronwell.control.reconcile import Reconcile
+from cronwell.control.secrets import Secrets
 from cronwell.control.tenants import Tenants
 from cronwell.control.tzdata import Tzdata
 from cronwell.runtime.clock import Clock
@@ -49,6 +50,7 @@ class Services:
     audit: Audit
     tenants: Tenants
     hosts: Hosts
+    secrets: Secrets
     store: Store
     clock: Clock
     settings: Settings

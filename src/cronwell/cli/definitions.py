@@ -47,6 +47,7 @@ _GOES_WITH = {
     "method": ("http", "URL"),
     "header": ("http", "URL"),
     "callback": ("http", "URL"),
+    "secret_header": ("http", "URL"),
     "broker": ("stream", "STREAM"),
     "maxlen": ("stream", "STREAM"),
 }
@@ -89,6 +90,14 @@ class JobOptions:
         typer.Option(
             metavar="DURATION",
             help="With --http: an answer of 202 is followed by a callback, at the latest after so long.",
+        ),
+    ] = None
+    secret_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret-header",
+            metavar='NAME="[PREFIX ]SECRET"',
+            help='With --http: a header whose value is a secret, e.g. Authorization="Bearer billing-token". Repeatable.',
         ),
     ] = None
     handler: Annotated[
@@ -211,7 +220,7 @@ class JobOptions:
         kind = _KINDS[given[0]] if given else present
         for option, (main, metavar) in _GOES_WITH.items():
             if getattr(self, option) and kind != _KINDS[main]:
-                raise usage(f"--{option} goes with --{main} {metavar}")
+                raise usage(f"--{option.replace('_', '-')} goes with --{main} {metavar}")
         if given == ["handler"]:
             return {"handler": {"name": self.handler}}
         if given == ["shell"]:
@@ -228,8 +237,10 @@ class JobOptions:
         http: dict[str, Any] = {} if self.http is None else {"url": self.http}
         if self.method:
             http["method"] = self.method.upper()
-        if self.header:
-            http["headers"] = read_pairs(self.header, "--header", "=:")
+        if self.header or self.secret_header:
+            headers = read_pairs(self.header or (), "--header", "=:")
+            named = read_pairs(self.secret_header or (), "--secret-header", "=:")
+            http["headers"] = {**headers, **{name: _named(value) for name, value in named.items()}}
         if self.callback:
             http["callback"] = {"deadline": self.callback}
         return {"http": http} if http else None
@@ -279,6 +290,12 @@ def takes_job_options(
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typeshed lacks it
     with_options.__annotations__ = {each.name: each.annotation for each in parameters}
     return with_options
+
+
+def _named(text: str) -> dict[str, str]:
+    """A secret by its name, with what stands before its value up to the last space."""
+    prefix, space, name = text.rpartition(" ")
+    return {"secret": name, "prefix": prefix + space} if space else {"secret": name}
 
 
 def _merged_target(present: object, change: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from cronwell.cli import (
     jobs,
     keys,
     roles,
+    secrets,
     settings,
     tenants,
     tzdata,
@@ -143,6 +144,7 @@ app.command()(forecast)
 app.command()(reconcile)
 app.add_typer(tzdata.app, name="tzdata")
 app.add_typer(keys.app, name="key")
+app.add_typer(secrets.app, name="secret")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(audit.app, name="audit")
 app.add_typer(hosts.limits, name="limit")

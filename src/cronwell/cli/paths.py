@@ -39,6 +39,10 @@ def key_path(key_id: str) -> str:
     return f"/v1/keys/{_quoted(key_id)}"
 
 
+def secret_path(name: str) -> str:
+    return f"/v1/secrets/{_quoted(name)}"
+
+
 def tenant_path(name: str) -> str:
     return f"/v1/tenants/{_quoted(name)}"
 

@@ -1,4 +1,4 @@
-"""New jobs on their way into the store, with their first slots and the calendars that they follow."""
+"""New jobs on their way into the store, with their first slots, the calendars that they follow and the secrets that they name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cronwell.config import SchedulerSettings
 from cronwell.control.calendars import Known
 from cronwell.control.definitions import Definition
 from cronwell.control.drafts import give_way, new_job
+from cronwell.control.naming import note_named, unknown_secrets
 from cronwell.control.scheduling import first_move
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.schedule import Schedule
@@ -29,6 +30,10 @@ async def insert(
     settings: SchedulerSettings,
 ) -> list[tuple[NewJob, Move | None] | errors.UserError]:
     """Add jobs, each of which is there afterwards or has its name taken; raises QuotaExceeded where they are too many."""
+    if refused := await unknown_secrets(transaction, tenant_id, definitions):
+        good = [each for place, each in enumerate(definitions) if place not in refused]
+        made = iter(await insert(transaction, tenant_id, good, known, now=now, settings=settings))
+        return [refused[place] if place in refused else next(made) for place in range(len(definitions))]
     prepared: list[tuple[NewJob, Move | None]] = []
     for place, definition in enumerate(definitions):
         await give_way(place)
@@ -52,6 +57,12 @@ async def insert(
         },
         known,
     )
+    named = {
+        job.id: definition
+        for (job, _), definition in zip(prepared, definitions, strict=True)
+        if definition.named and job.id in added
+    }
+    await note_named(transaction, tenant_id, named)
     return [
         (job, move)
         if job.id in added

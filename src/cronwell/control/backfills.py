@@ -22,6 +22,7 @@ from cronwell.control.drafts import read_id
 from cronwell.control.executions import UNSET
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.jobs import Jobs
+from cronwell.control.naming import check_given
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.views import Page
 from cronwell.model import backfill as model
@@ -185,6 +186,7 @@ class Backfills:
         if job.state == "deleted":
             raise errors.NotFound(f"job {job.name!r} is deleted")
         rate = _checked(asked, self._settings)
+        check_given(asked.payload, job.spec)
         begin, end = asked.begin, asked.end or now
         _check_range(begin, end, now, self._settings.retention.executions)
         spans = await self._spans(job, begin, end, asked.definition)

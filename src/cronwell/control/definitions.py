@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,8 +17,10 @@ from cronwell.model.calendars import Calendar
 from cronwell.model.describe import ClockChange, clock_changes
 from cronwell.model.describe import warnings as schedule_warnings
 from cronwell.model.job import JobSpec
+from cronwell.model.naming import named_by
 from cronwell.model.planning import Plan, plan_of
 from cronwell.model.publishing import PublishTarget
+from cronwell.model.references import MOST_NAMED, is_name
 from cronwell.model.schedule import Schedule, parse
 from cronwell.model.validation import validate
 from cronwell.store.port import Worker
@@ -41,6 +43,8 @@ class Definition:
     raw: dict[str, Any]
     spec: JobSpec
     plan: Plan | None
+    named: Mapping[str, str] = field(default_factory=dict)
+    """The secrets that it names, by place."""
 
     @property
     def text(self) -> str:
@@ -94,7 +98,27 @@ def judge(
         raise errors.Invalid.field(
             field, "means nothing without a schedule", accepted="a `schedule` beside it"
         )
-    return Definition(dict(raw), spec, plan)
+    return Definition(dict(raw), spec, plan, _named(spec))
+
+
+def _named(spec: JobSpec) -> dict[str, str]:
+    """The secrets that a definition names, by place."""
+    named = named_by(spec)
+    for place, name in named.items():
+        if not is_name(name):
+            # Not told: who takes this for the place of a value may have written one.
+            raise errors.Invalid.field(
+                place,
+                'an object that is exactly {"secret": …} stands for a secret, and this is not a name of one',
+                accepted="a name of letters, digits and ._/-; or an object with another field beside it",
+            )
+    if len(set(named.values())) > MOST_NAMED:
+        raise errors.Invalid.field(
+            next(reversed(named)),
+            f"this is secret number {MOST_NAMED + 1}",
+            accepted=f"{MOST_NAMED} secrets in a job",
+        )
+    return named
 
 
 def _check_broker(target: PublishTarget, settings: Settings) -> None:

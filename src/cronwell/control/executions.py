@@ -16,6 +16,7 @@ from cronwell.config import Settings
 from cronwell.control.definitions import check_payload
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.jobs import Jobs
+from cronwell.control.naming import check_given
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import wait_until_started
 from cronwell.control.views import ExecutionDetail, ExecutionView, Page, execution_detail, execution_view
@@ -57,6 +58,7 @@ class Executions:
                 raise errors.Invalid.field("payload", str(error)) from None
             check_payload(payload, self._settings)
         job = await self._jobs.find(tenant_id, reference)
+        check_given(payload, job.spec)
         spec = JobSpec.model_validate_json(job.spec)
         limit = None if overlap == "allow" else spec.running_limit
         made: list[ExecutionView] = []

@@ -28,6 +28,7 @@ from cronwell.control.drafts import (
     read_id,
 )
 from cronwell.control.idempotency import Answered, RequestKey, once
+from cronwell.control.naming import forget_named, note_renamed
 from cronwell.control.overriding import begin, begin_again
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import (
@@ -227,6 +228,7 @@ class Jobs:
             await transaction.count_jobs(tenant_id, -1)
             await transaction.drop_cursor(tenant_id, locked.id)
             await transaction.note_uses(tenant_id, [locked.id], [])
+            await forget_named(transaction, tenant_id, locked.id, locked.spec)
         telemetry.job_changed("deleted", job=str(locked.id), name=locked.name)
         await wait_until_started(touched, self._clock)
 
@@ -293,6 +295,7 @@ class Jobs:
             kept = Kept(raw, None if locked.plan is None else load_plan(locked.plan).schedule)
             caller.check_target(locked.target_kind)
             definition = self._judge(caller, change(raw), known, now, kept)
+            await note_renamed(transaction, tenant_id, locked.id, definition, locked.spec)
             runs_left = await unstage(transaction, locked, now=now, settings=self._settings.scheduler)
             await transaction.keep_revision(tenant_id, locked.id, now)
             if definition.plan is None or kept.schedule != definition.plan.schedule:

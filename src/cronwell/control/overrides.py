@@ -14,6 +14,7 @@ from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
 from cronwell.control.definitions import check_payload
 from cronwell.control.jobs import Jobs
+from cronwell.control.naming import check_given
 from cronwell.control.overriding import (
     AHEAD,
     LONGEST_MOVE,
@@ -100,6 +101,8 @@ class Overrides:
         """Decide about a coming slot, in place of what was decided before. A slot that a worker has is refused."""
         self._check(slot, decision)
         job = await self._jobs.find(tenant_id, reference)
+        if decision.payload is not None:
+            check_given(orjson.loads(decision.payload), job.spec)
         async with self._store.transaction() as transaction:
             locked = await _locked(transaction, job)
             now = self._clock.now()

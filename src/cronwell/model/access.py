@@ -29,7 +29,7 @@ class Scope(StrEnum):
     READ = "read"
     """See jobs, executions, calendars, forecasts."""
     WRITE = "write"
-    """Create, change, pause and delete jobs, calendars and overrides."""
+    """Create, change, pause and delete jobs, calendars, overrides and secrets."""
     RUN = "run"
     """Trigger, cancel, retry, redrive and backfill."""
     COMMANDS = "commands"

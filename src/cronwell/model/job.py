@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -26,6 +26,7 @@ from pydantic import (
 from cronwell import durations
 from cronwell.model.part import Part
 from cronwell.model.publishing import PublishTarget
+from cronwell.model.references import SecretRef, text_or_secret
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
@@ -66,6 +67,12 @@ def _refuse_booleans_and_numbers(value: object) -> object:
 
 
 StrictDuration = Annotated[Duration, BeforeValidator(_refuse_booleans_and_numbers)]
+if TYPE_CHECKING:
+    HeaderValue = str | SecretRef
+    VariableValue = str | SecretRef
+else:
+    HeaderValue = text_or_secret(8192)
+    VariableValue = text_or_secret(32_768)
 
 
 class Callback(Part):
@@ -94,9 +101,9 @@ class HttpTarget(Part):
     """GET and DELETE carry no body, so they do not deliver the payload."""
     headers: dict[
         Annotated[str, StringConstraints(pattern=HEADER_PATTERN)],
-        Annotated[str, StringConstraints(max_length=8192)],
+        HeaderValue,
     ] = Field(default_factory=dict, max_length=64)
-    """Headers to add. Those that Cronwell sets itself are refused."""
+    """Headers to add: texts, or `{"secret": "name"}`. Those that Cronwell sets itself are refused."""
     callback: Callback | None = None
     """What is answered with 202 has not ended: it waits for its callback. Without this, 202 is success."""
 
@@ -123,12 +130,12 @@ class HttpTarget(Part):
 
     @field_validator("headers")
     @classmethod
-    def _check_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+    def _check_headers(cls, headers: dict[str, str | SecretRef]) -> dict[str, str | SecretRef]:
         for name, value in headers.items():
             lowered = name.lower()
             if lowered in RESERVED_HEADERS or lowered.startswith(RESERVED_HEADER_PREFIXES):
                 raise ValueError(f"{name} is set by Cronwell on each delivery; choose another header")
-            if any((ord(ch) < 0x20 and ch != "\t") or ord(ch) == 0x7F or ord(ch) > 0xFF for ch in value):
+            if not fits_header(value if isinstance(value, str) else value.prefix):
                 raise ValueError(f"the value of {name} has characters that a header cannot carry")
         return headers
 
@@ -145,16 +152,17 @@ class ShellTarget(Part):
     """A string goes to `/bin/sh -c`; a list is executed as it is."""
     env: dict[
         Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")],
-        Annotated[str, StringConstraints(max_length=32_768)],
+        VariableValue,
     ] = Field(default_factory=dict, max_length=128)
-    """Variables to add to the command's environment."""
+    """Variables to add to the command's environment: texts, or `{"secret": "name"}`."""
     cwd: Annotated[str, StringConstraints(pattern=r"^/", max_length=4096)] | None = None
     """The folder to run in, as an absolute path."""
 
     @model_validator(mode="after")
     def _refuse_null_bytes(self) -> ShellTarget:
         texts = [self.command] if isinstance(self.command, str) else self.command
-        if any("\0" in text for text in (*texts, *self.env.values(), self.cwd or "")):
+        values = (value if isinstance(value, str) else value.prefix for value in self.env.values())
+        if any("\0" in text for text in (*texts, *values, self.cwd or "")):
             raise ValueError("a command cannot carry a null byte")
         return self
 
@@ -264,7 +272,7 @@ class JobSpec(Part):
     target: Annotated[Target, BeforeValidator(_read_target, json_schema_input_type=str | Target)]
     """What to call: one of the kinds, or a URL, which is an http POST to it."""
     payload: Any = None
-    """Any JSON, handed to the target with each attempt."""
+    """Any JSON, handed to the target with each attempt. `{"secret": "name"}` in it stands for the secret's value."""
     # Made by a function that always returns the same one: pydantic would copy a default, deeply, for each job it reads.
     retry: RetryPolicy = Field(default_factory=lambda: _DEFAULT_RETRY)
     """When an attempt that did not succeed is tried again."""
@@ -327,6 +335,11 @@ class JobSpec(Part):
     def group_limit(self) -> tuple[str, int] | None:
         """The name of the job's group, and how many of it may run."""
         return None if self.group is None else (self.group.key, self.group.limit)
+
+
+def fits_header(text: str) -> bool:
+    """Tell whether a header can carry a text."""
+    return not any((ord(ch) < 0x20 and ch != "\t") or ord(ch) == 0x7F or ord(ch) > 0xFF for ch in text)
 
 
 def check_json(value: object) -> None:

@@ -65,6 +65,7 @@ from cronwell.store.schedule_records import (
     Standing,
     WaitingOverride,
 )
+from cronwell.store.secrets_port import KeptSecret, Rewrapped, SealedSecret, SecretChanges, SecretStore
 
 __all__ = [
     "Abandoned",
@@ -96,6 +97,7 @@ __all__ = [
     "Job",
     "JobFilter",
     "KeptCalendar",
+    "KeptSecret",
     "Line",
     "Link",
     "Move",
@@ -107,6 +109,8 @@ __all__ = [
     "Pulse",
     "Report",
     "Revision",
+    "Rewrapped",
+    "SealedSecret",
     "Shard",
     "Skip",
     "Standing",
@@ -123,7 +127,7 @@ __all__ = [
 ]
 
 
-class Transaction(CallbackChanges, ClusterChanges, ScheduleChanges, Protocol):
+class Transaction(CallbackChanges, ClusterChanges, ScheduleChanges, SecretChanges, Protocol):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -220,7 +224,9 @@ class Transaction(CallbackChanges, ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, AuditStore, CallbackStore, ClusterStore, HostStore, ScheduleReads, Protocol):
+class Store(
+    AccessStore, AuditStore, CallbackStore, ClusterStore, HostStore, ScheduleReads, SecretStore, Protocol
+):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

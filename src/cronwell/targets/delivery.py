@@ -8,7 +8,7 @@ of one execution join up.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from yarl import URL
@@ -39,7 +39,10 @@ def build(call: Call, target: HttpTarget, timestamp: int, public_url: str = "") 
 
     `public_url` is where receivers reach the API, for those that may call back.
     """
-    origin, has_body, head = _letterhead(target.url, target.method, tuple(target.headers.items()))
+    # The values of secrets are in their places by now, and are not kept longer than for this one attempt.
+    given = cast("tuple[tuple[str, str], ...]", tuple(target.headers.items()))
+    make = _letterhead if call.hidden is None else _letterhead.__wrapped__
+    origin, has_body, head = make(target.url, target.method, given)
     slot = wire.write_moment(call.slot)
     body = _write_body(call, slot) if has_body else b""
     execution = call.execution_id

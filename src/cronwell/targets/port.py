@@ -17,14 +17,18 @@ from uuid import UUID
 
 from cronwell.model.execution import Kind, Result
 from cronwell.model.job import Target
+from cronwell.model.references import Hidden
 
 END = "the worker ends this attempt"
 """The message with which a worker cancels the task of an attempt for good: nobody waits for it for long."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Call:
-    """One attempt of one execution, as a target sees it. Nothing changes it; frozen, it would take longer to make."""
+    """One attempt of one execution, as a target sees it. Nothing changes it; frozen, it would take longer to make.
+
+    It holds the values of secrets: it is not to be shown anywhere.
+    """
 
     tenant_id: int
     job_id: UUID
@@ -45,6 +49,8 @@ class Call:
     """The token by which whoever is called may end the attempt later."""
     worker: UUID | None = None
     """Under which name the worker claimed it."""
+    hidden: Hidden | None = None
+    """The values of secrets that the target and the payload hold, if they hold any."""
 
 
 class Stop:

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 from datetime import timedelta
-from typing import IO
+from typing import IO, cast
 
 from cronwell import config
 from cronwell.model.execution import Result
@@ -129,7 +129,8 @@ def _environment(call: Call, target: ShellTarget) -> dict[str, str]:
     return {
         **{name: os.environ.get(name, default) for name, default in _KEPT_VARIABLES.items()},
         "TZ": "UTC",
-        **target.env,
+        # The values of secrets are in their places by now.
+        **cast("dict[str, str]", target.env),
         "CRONWELL_JOB": call.job_name,
         "CRONWELL_EXECUTION": call.execution_id,
         "CRONWELL_SLOT": wire.write_moment(call.slot),

@@ -15,6 +15,7 @@ import orjson
 from cronwell.model import checkpoint
 from cronwell.model.callback import Token
 from cronwell.model.execution import ExecutionKey, Result, State
+from cronwell.model.references import MARK, Hidden
 from cronwell.model.retry import what_follows
 from cronwell.model.valve import Valve
 from cronwell.store.port import Awaited, Claimed, Ended, Report
@@ -63,6 +64,8 @@ class Attempt:
     is_lost: bool = False
     """Its fence is no longer ours: whatever comes of it is not recorded."""
     entry: Entry | None = None
+    hidden: Hidden | None = None
+    """The values of secrets that it was given, if it was: nothing that is kept of it may show them."""
 
     @property
     def key(self) -> AttemptKey:
@@ -73,6 +76,12 @@ class Attempt:
         """By what whoever calls back names it."""
         claimed = self.claimed
         return Token(claimed.tenant_id, claimed.key, claimed.fence, claimed.worker)
+
+    @property
+    def names_secrets(self) -> bool:
+        """Whether there are secrets to put in their places before it starts."""
+        own = self.claimed.payload
+        return bool(self.job.named) or (own is not None and MARK in own)
 
     def call(self) -> Call:
         """The attempt as its target sees it."""
@@ -111,7 +120,7 @@ class Attempt:
             fence=self.claimed.fence,
             worker=self.claimed.worker,
             started_at=self.started_at,
-            progress=_as_json(self.progress),
+            progress=_as_json(self.progress, self.hidden),
         )
 
     def conclude(self, outcome: Outcome, finished_at: datetime) -> Ended:
@@ -159,13 +168,25 @@ class Attempt:
         return Awaited(self.started_at + target.callback.deadline, target.callback.heartbeat)
 
 
-def _as_json(progress: Any) -> str | None:
+def concealed(outcome: Outcome, hidden: Hidden) -> Outcome:
+    """The same outcome, with names in place of the values of secrets that it tells."""
+    output, error = outcome.output, outcome.error
+    return dataclasses.replace(
+        outcome,
+        output=None if output is None else hidden.mask(output, was_cut=outcome.output_truncated),
+        error=None if error is None else hidden.mask_error(error),
+    )
+
+
+def _as_json(progress: Any, hidden: Hidden | None) -> str | None:
     if progress is None:
         return None
     try:
         text = orjson.dumps(progress, default=str).decode()
     except (TypeError, ValueError):
         return None
+    if hidden is not None:
+        text = hidden.mask(text)
     return text if len(text) <= checkpoint.LIMIT and "\\u0000" not in text else None
 
 

@@ -14,6 +14,8 @@ import orjson
 
 from cronwell.model.execution import Kind
 from cronwell.model.job import JobSpec
+from cronwell.model.naming import named_by_target
+from cronwell.model.references import MARK, named_in
 from cronwell.model.throttle import target_name
 from cronwell.store.port import Claimed, Definition, Store
 
@@ -35,6 +37,8 @@ class KnownJob:
     """What the addresses of its callbacks are signed with, where it asks for them."""
     target_name: str = ""
     """What its target goes by (`model/throttle.py`)."""
+    named: frozenset[str] = frozenset()
+    """The secrets that its definition names."""
 
 
 class Catalog:
@@ -121,7 +125,11 @@ class Catalog:
 def _known(name: str, text: str, secret: str) -> KnownJob:
     raw = orjson.loads(text)
     terms, target = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
-    return KnownJob(name, terms, raw.get("payload"), secret, target_name=target)
+    payload = raw.get("payload")
+    named: frozenset[str] = frozenset()
+    if MARK in text:
+        named = frozenset(named_by_target(terms.target) | {each for _, each in named_in(payload)})
+    return KnownJob(name, terms, payload, secret, target_name=target, named=named)
 
 
 @lru_cache(maxsize=10_000)

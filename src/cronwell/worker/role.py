@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from cronwell.bus.port import Bus, orders_for, work_in
 from cronwell.config import WorkerSettings
 from cronwell.control.jobs import Jobs
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.keyring import Keyring
 from cronwell.runtime.service import Loop, Service, Waker
 from cronwell.store.port import Claimed, Store
 from cronwell.targets.port import TargetRunner
@@ -34,8 +35,9 @@ from cronwell.worker.heartbeat import Heartbeat
 from cronwell.worker.hosts import Hosts
 from cronwell.worker.keeper import Keeper, OpenStore
 from cronwell.worker.lease import Lease
-from cronwell.worker.slots import Slots
+from cronwell.worker.slots import Means, Slots
 from cronwell.worker.valves import Valves
+from cronwell.worker.vault import Vault
 
 FORCED_STOP = timedelta(seconds=3)
 
@@ -54,6 +56,8 @@ class Premises:
     """Takes what to call when another incarnation of the database answers."""
     per_host: int = 256
     """Requests that are under way to one host at once."""
+    keyring: Keyring = field(default_factory=Keyring)
+    """The keys that secrets are encrypted with."""
 
 
 async def worker_services(
@@ -79,8 +83,9 @@ async def worker_services(
             claim_waker.wake()
 
     valves = Valves(settings, premises.per_host, clock, hosts_waker.wake)
+    vault = Vault(store, premises.keyring)
     slots = Slots(
-        runners,
+        Means(runners, vault),
         completion,
         store,
         clock,
@@ -107,6 +112,7 @@ async def worker_services(
     )
     catalog = Catalog(store)
     premises.on_failover(catalog.clear)
+    premises.on_failover(vault.clear)
     premises.on_failover(keeper.look_again)
     premises.on_failover(hosts.begin_anew)
 

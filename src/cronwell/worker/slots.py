@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 from uuid import UUID
 
-from cronwell import telemetry
+from cronwell import errors, telemetry
 from cronwell.config import WorkerSettings
 from cronwell.control.scheduling import START_WITHIN
 from cronwell.model.execution import Result, State
@@ -18,13 +19,14 @@ from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
 from cronwell.targets.port import END, Call, Done, Outcome, Signals, TargetRunner
-from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
+from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim, concealed
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
 from cronwell.worker.holding import Holding
 from cronwell.worker.latecomers import Latecomers
 from cronwell.worker.tally import Tally
 from cronwell.worker.valves import Valves
+from cronwell.worker.vault import SecretKey, Vault
 
 # Beyond its deadline and grace a target has this long to keep its promise to return; then its task is cancelled.
 BACKSTOP = timedelta(seconds=5)
@@ -34,12 +36,20 @@ DENSE = 256
 TOGETHER = 0.001
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What attempts are carried out with."""
+
+    runners: Mapping[str, TargetRunner]
+    vault: Vault
+
+
 class Slots:
     """Every attempt that this worker owns. All methods are called from the event loop's thread."""
 
     def __init__(  # noqa: PLR0913  # what a worker's places stand between
         self,
-        runners: Mapping[str, TargetRunner],
+        means: Means,
         completion: Completion,
         store: Store,
         clock: Clock,
@@ -49,7 +59,8 @@ class Slots:
         on_free: Callable[[Claimed], None],
         on_gone: Callable[[Claimed], None],
     ) -> None:
-        self._runners = runners
+        self._runners = means.runners
+        self._vault = means.vault
         self._completion = completion
         self._store = store
         self._clock = clock
@@ -81,16 +92,22 @@ class Slots:
         """Keep executions until their instant; `asked` is the monotonic time from before the request that claimed them."""
         now = time.monotonic()
         held: defaultdict[float, list[Attempt]] = defaultdict(list)
+        needed: set[SecretKey] = set()
         is_dense = len(claims) >= DENSE
         patience = START_WITHIN.total_seconds()
         for claimed, job in claims:
             instant = self._clock.monotonic_at(claimed.ready_at)
             attempt = Attempt(claimed, job, (max(asked, instant)) + patience)
             self._attempts.add(attempt)
+            if job.named:
+                needed.update((claimed.tenant_id, name) for name in job.named)
             if instant <= now:
                 self._start(attempt)
             else:
                 held[ceil(instant / TOGETHER) * TOGETHER if is_dense else instant].append(attempt)
+        if needed:
+            # So that none waits for them at its instant.
+            self._vault.warm(needed)
         for instant, together in held.items():
             self._wheel.add(instant, together)
         if self._attempts:
@@ -253,15 +270,24 @@ class Slots:
         attempt.has_news = True
         kind = terms.target.kind
         try:
-            outcome = await self._runners[kind].run(attempt.call(), attempt.signals)
+            call = attempt.call()
+            if attempt.names_secrets:
+                call = await self._vault.fill(call, attempt.job.named)
+                attempt.hidden = call.hidden
+            outcome = await self._runners[kind].run(call, attempt.signals)
         except asyncio.CancelledError:
             if attempt.is_lost:
                 raise
             outcome = _overdue(attempt) if time.monotonic() > attempt.signals.deadline else STOPPED
+        except errors.SecretUnavailable as error:
+            outcome = Outcome(Result.FAILED, error=str(error), error_kind="secret")
         except Exception as error:  # noqa: BLE001  # a target's own mistake is the attempt's failure, not the worker's
             outcome = Outcome(Result.FAILED, error=f"{type(error).__name__}: {error}", error_kind="internal")
         if attempt.is_lost:
             return
+        if attempt.hidden is not None:
+            # Before anything tells of it: what is logged here is as public as what is kept.
+            outcome = concealed(outcome, attempt.hidden)
         took = time.monotonic() - began
         self._valves.ended(attempt, outcome, took)
         if outcome.awaits_callback:

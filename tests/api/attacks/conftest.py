@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from cronwell.config import AuthSettings, Settings, ShellSettings
+from cronwell.config import AuthSettings, SecretSettings, Settings, ShellSettings
 from cronwell.control.keys import Keys
 from cronwell.control.tenants import Tenants
 from cronwell.model.access import ALL_SCOPES, Caller, Scope
@@ -64,6 +64,7 @@ async def guarded(served: Served) -> AsyncIterator[Fortress]:
         Settings(),
         auth=AuthSettings(required=True, jwks="given", issuer=ISSUER, audience=AUDIENCE),
         shell=ShellSettings(enabled=True),
+        secrets=SecretSettings(key="ab" * 32),
     )
     store = PostgresStore(served.database)
     clock = served.rig.clock

@@ -45,6 +45,8 @@ HELD = (
     "api_keys",
     "gates",
     "holds",
+    "secrets",
+    "secret_uses",
     "audit",
     "audit_seals",
     "audit_unsealed",
@@ -66,11 +68,10 @@ class Estate:
 async def estate(fortress: Fortress) -> Estate:
     owner = await fortress.key("theirs")
     await owner.call("PUT", "/v1/calendars/secret-days", {"dates": ["2030-01-01"]})
-    job = (
-        await owner.call(
-            "POST", "/v1/jobs", {**JOB, "schedule": {"cron": "0 * * * *", "exclude": "secret-days"}}
-        )
-    ).json
+    await owner.call("PUT", "/v1/secrets/secret-token", {"value": "a secret value"})
+    schedule = {"cron": "0 * * * *", "exclude": "secret-days"}
+    payload = {"token": {"secret": "secret-token"}}
+    job = (await owner.call("POST", "/v1/jobs", {**JOB, "schedule": schedule, "payload": payload})).json
     triggered = (await owner.call("POST", f"/v1/jobs/{job['id']}/trigger", {"payload": "secret"})).json
     rig = fortress.rig
     worker = await rig.register()
@@ -127,6 +128,7 @@ async def estate(fortress: Fortress) -> Estate:
             "/v1/dead-letters/{id}": triggered["id"],
             "/v1/calendars/{name}": "secret-days",
             "/v1/backfills/{id}": backfill["id"],
+            "/v1/secrets/{name}": "secret-token",
             "/v1/keys/{id}": keys[0]["id"],
             "/v1/limits/{target}": "host:secret-days.example",
             "/v1/hosts/{host}": "secret-days.example",
@@ -153,7 +155,11 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs/{id}/backfills": {"from": "2026-01-01T00:00:00Z"},
 }
 # A name is each tenant's own: what another has under it is not touched by making one.
-MAKES_OURS = {"PUT /v1/calendars/{name}", "PUT /v1/limits/{target}"}
+MAKES_OURS: dict[str, object] = {
+    "PUT /v1/calendars/{name}": {"dates": ["2031-01-01"]},
+    "PUT /v1/limits/{target}": {"rate": "5/s"},
+    "PUT /v1/secrets/{name}": {"value": "ours"},
+}
 
 
 async def test_an_id_of_another_tenant_is_not_found_on_any_route(
@@ -180,14 +186,16 @@ async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str
         if path.endswith("/explain"):
             address += "?at=2027-01-01T00:00:00Z"
         if f"{method} {path}" in MAKES_OURS:
-            made = await ours.call(method, address, BODIES[f"{method} {path}"])
+            made = await ours.call(method, address, MAKES_OURS[f"{method} {path}"])
             await ours.call("DELETE", address)
             wrong += [] if made.status == 201 else [f"{method} {address}: {made.status}"]
             continue
         known = await ours.call(method, address, BODIES.get(f"{method} {path}"))
         nowhere = address.replace(reference, "01234567-89ab-7def-8123-456789abcdef")
         unknown = await ours.call(method, nowhere, BODIES.get(f"{method} {path}"))
-        told = known.body.replace(b"secret-plan", b"").replace(b"secret-days", b"")
+        told = known.body
+        for own in (b"secret-plan", b"secret-days", b"secret-token", b"/v1/secrets/", b"there is no secret "):
+            told = told.replace(own, b"")
         if (known.status, unknown.status) != (404, 404) or b"secret" in told:
             wrong.append(f"{method} {address}: {known.status} {known.body!r}, {unknown.status}")
     return wrong
@@ -204,6 +212,7 @@ LISTS = [
     "/v1/limits",
     "/v1/hosts",
     "/v1/backfills",
+    "/v1/secrets",
     "/v1/keys?limit=1000",
     "/v1/tzdata/impact",
     "/v1/reconcile",
@@ -248,6 +257,26 @@ async def test_a_calendar_of_another_tenant_cannot_be_followed(fortress: Fortres
     reply = await ours.call("POST", "/v1/jobs", job)
     assert reply.status == 422
     assert (await ours.call("POST", "/v1/schedules/preview", {"schedule": job["schedule"]})).status == 422
+
+
+async def test_a_secret_of_another_tenant_cannot_be_named(fortress: Fortress, estate: Estate) -> None:
+    ours = await fortress.key("ours")
+    for fields in (
+        {"payload": {"secret": "secret-token"}},
+        {"target": {"http": {"url": "https://example.com", "headers": {"X": {"secret": "secret-token"}}}}},
+    ):
+        reply = await ours.call("POST", "/v1/jobs", {**JOB, "name": "spy", **fields})
+        assert (reply.status, b"there is no secret" in reply.body) == (422, True)
+
+
+async def test_who_acts_for_a_tenant_cannot_read_even_the_ciphertext_of_its_secrets(
+    fortress: Fortress, estate: Estate, api_database: Database
+) -> None:
+    with acting_for(fortress.tenant_ids["theirs"]):
+        assert await api_database.fetchval("select count(*) from secrets") == 1
+        for column in ("ciphertext", "wrapped_key"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await api_database.fetchval(f"select {column} from secrets")
 
 
 async def test_the_database_itself_holds_a_tenant_to_its_rows(

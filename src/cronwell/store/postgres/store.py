@@ -29,6 +29,7 @@ from cronwell.store.postgres.overrides import OverrideReads
 from cronwell.store.postgres.pulses import PulseRows
 from cronwell.store.postgres.reconcile import ReconcileReads
 from cronwell.store.postgres.scan import ScanReads
+from cronwell.store.postgres.secrets import SecretRows
 from cronwell.store.postgres.shards import ShardRows
 from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.store.postgres.tzdata import TzdataReads
@@ -60,6 +61,7 @@ class PostgresStore(
     PulseRows,
     ReconcileReads,
     ScanReads,
+    SecretRows,
     ShardRows,
     TzdataReads,
     ExecutionRows,

@@ -31,6 +31,7 @@ from cronwell.store.postgres.rows import (
     waiting_of,
 )
 from cronwell.store.postgres.scan import ScanChanges
+from cronwell.store.postgres.secrets import SecretNotes
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.tzdata import TzdataChanges
 
@@ -46,7 +47,14 @@ IMMINENT = timedelta(seconds=5)
 
 
 class PostgresTransaction(
-    BackfillWrites, CalendarNotes, CallbackLocks, OverrideChanges, ScanChanges, ShardChanges, TzdataChanges
+    BackfillWrites,
+    CalendarNotes,
+    CallbackLocks,
+    OverrideChanges,
+    ScanChanges,
+    SecretNotes,
+    ShardChanges,
+    TzdataChanges,
 ):
     """Implements `store.port.Transaction` on one connection."""
 
