@@ -71,6 +71,12 @@ def judge(
             "shell commands are not enabled on this installation",
             accepted="http or handler, or set CRONWELL_SHELL_ENABLED=true",
         )
+    if spec.target.email is not None:
+        raise errors.Invalid.field(
+            "target.email",
+            "mail is sent by the channels of alerts alone (PUT /v1/alerts/channels/NAME)",
+            accepted="http, shell or handler",
+        )
     check_payload(spec.payload, settings)
     plan = None
     if kept is not None and all(kept.raw.get(name) == raw.get(name) for name in _SCHEDULE_FIELDS):

@@ -24,12 +24,15 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from cronwell import durations
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
+# What RFC 5321 calls a Mailbox, without quotes, comments and address literals.
+ADDRESS_PATTERN = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$"
 PAYLOAD_DEPTH = 32
 _NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f]")
 DURATION_EXAMPLES = ["30s", "1h30m", "PT15M"]
@@ -40,6 +43,7 @@ RESERVED_HEADER_PREFIXES = ("webhook-", "cronwell-", "proxy-")
 
 Priority = Literal["high", "normal", "low"]
 TargetKind = Literal["http", "shell", "handler"]
+"""What the jobs of users call."""
 Backoff = Literal["exponential", "linear", "fixed"]
 RetriedOutcome = Literal["failed", "timed_out", "worker_lost"]
 Queueing = Literal["queue_one", "queue_all", "cancel_running"]
@@ -87,6 +91,9 @@ class HttpTarget(Part):
         Annotated[str, StringConstraints(max_length=8192)],
     ] = Field(default_factory=dict, max_length=64)
     """Headers to add. Those that Cronwell sets itself are refused."""
+    body: Literal["delivery", "payload"] = "delivery"
+    """What is sent: the delivery, with the payload in it, or the payload alone, as receivers expect that know nothing of
+    Cronwell."""
 
     @field_validator("url")
     @classmethod
@@ -154,6 +161,16 @@ class HandlerTarget(Part):
     """The name under which the function is registered."""
 
 
+Address = Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=254)]
+
+
+class EmailTarget(Part):
+    """Send mail: the payload has its `subject` and its `text`. Only channels of alerts do that."""
+
+    to: Annotated[list[Address], Field(min_length=1, max_length=20)]
+    """Who gets it."""
+
+
 class Target(Part):
     """What an attempt calls: exactly one of the kinds."""
 
@@ -163,10 +180,12 @@ class Target(Part):
     """A command to run."""
     handler: HandlerTarget | None = None
     """A Python function to call."""
+    # Not for the jobs of users, who are not told of it.
+    email: SkipJsonSchema[EmailTarget | None] = None
 
     @model_validator(mode="after")
     def _check_one(self) -> Target:
-        given = [kind for kind in ("http", "shell", "handler") if getattr(self, kind) is not None]
+        given = [kind for kind in ("http", "shell", "handler", "email") if getattr(self, kind) is not None]
         if len(given) != 1:
             raise ValueError(
                 f"give exactly one of http, shell, handler (given: {', '.join(given) or 'none'})"
@@ -174,9 +193,11 @@ class Target(Part):
         return self
 
     @property
-    def kind(self) -> TargetKind:
+    def kind(self) -> TargetKind | Literal["email"]:
         if self.http is not None:
             return "http"
+        if self.email is not None:
+            return "email"
         return "shell" if self.shell is not None else "handler"
 
 

@@ -38,7 +38,9 @@ def build(call: Call, target: HttpTarget, timestamp: int) -> tuple[Origin, bytes
     """Build the request of an attempt. Raises ValueError if the signing secret is not one, and `Trouble` for its url."""
     origin, has_body, head = _letterhead(target.url, target.method, tuple(target.headers.items()))
     slot = wire.write_moment(call.slot)
-    body = _write_body(call, slot) if has_body else b""
+    body = b""
+    if has_body:
+        body = _write_body(call, slot) if target.body == "delivery" else wire.write_json(call.payload)
     execution = call.execution_id
     signature = signing.sign(call.secret, execution, timestamp, body)
     # None of these can be set by a user, and none can hold what ends a line: a job's name is quoted.
