@@ -90,7 +90,11 @@ async def lines(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
 def declared() -> str:
     """The schema as it is declared for reading."""
     folder = MIGRATIONS.parent / "schema"
+<<<<<<< HEAD
     return "\n".join(
         (folder / name).read_text()
         for name in ("tables.sql", "cluster.sql", "limits.sql", "tenants.sql", "audit.sql")
     )
+=======
+    return "\n".join((folder / name).read_text() for name in ("tables.sql", "tenants.sql", "audit.sql", "alerts.sql"))
+>>>>>>> df068c7 (The store keeps rules, channels and incidents of alerts)

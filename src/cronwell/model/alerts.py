@@ -12,7 +12,14 @@ from datetime import datetime, time, timedelta
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from cronwell import durations, errors
 from cronwell.model import zones
@@ -137,7 +144,9 @@ class Watched(Part):
     job: Annotated[str, StringConstraints(pattern=NAME_PATTERN)] | None = None
     """The job that has this name."""
     tags: (
-        Annotated[dict[str, Annotated[str, StringConstraints(max_length=256)]], Field(min_length=1, max_length=8)]
+        Annotated[
+            dict[str, Annotated[str, StringConstraints(max_length=256)]], Field(min_length=1, max_length=8)
+        ]
         | None
     ) = None
     """Every job that has all of these tags."""
@@ -273,7 +282,9 @@ class Channel(Part):
     def _check_one(self) -> Channel:
         given = [kind for kind in ("webhook", "email", "slack") if getattr(self, kind) is not None]
         if len(given) != 1:
-            raise ValueError(f"give exactly one of webhook, email, slack (given: {', '.join(given) or 'none'})")
+            raise ValueError(
+                f"give exactly one of webhook, email, slack (given: {', '.join(given) or 'none'})"
+            )
         return self
 
     @property

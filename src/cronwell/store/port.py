@@ -15,6 +15,7 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.access_port import AccessStore, ApiKey, Tenant
+from cronwell.store.alerts_port import AlertChanges, AlertStore, Incident, KeptChannel, KeptRule, WatchedJob
 from cronwell.store.audit_port import AuditEntry, AuditFilter, AuditStore, Link
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
 from cronwell.store.cluster_port import (
@@ -86,9 +87,12 @@ __all__ = [
     "Finding",
     "Halt",
     "Herd",
+    "Incident",
     "Job",
     "JobFilter",
     "KeptCalendar",
+    "KeptChannel",
+    "KeptRule",
     "Line",
     "Link",
     "Move",
@@ -109,11 +113,12 @@ __all__ = [
     "Touched",
     "Transaction",
     "WaitingOverride",
+    "WatchedJob",
     "Worker",
 ]
 
 
-class Transaction(ClusterChanges, ScheduleChanges, Protocol):
+class Transaction(AlertChanges, ClusterChanges, ScheduleChanges, Protocol):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -210,7 +215,7 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, AlertStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

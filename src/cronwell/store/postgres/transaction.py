@@ -16,6 +16,7 @@ from cronwell.model.planning import LOWEST_PRIORITY, PlannedSlot
 from cronwell.model.shards import shard_of
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
+from cronwell.store.postgres.alerts import AlertWrites
 from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
@@ -45,7 +46,7 @@ IMMINENT = timedelta(seconds=5)
 
 
 class PostgresTransaction(
-    BackfillWrites, CalendarNotes, OverrideChanges, ScanChanges, ShardChanges, TzdataChanges
+    AlertWrites, BackfillWrites, CalendarNotes, OverrideChanges, ScanChanges, ShardChanges, TzdataChanges
 ):
     """Implements `store.port.Transaction` on one connection."""
 
