@@ -22,6 +22,7 @@ from cronwell.errors import ConfigError
 from cronwell.settings import (
     ETCD_PORT,
     ETCD_SCHEMES,
+    AlertSettings,
     AuthSettings,
     DatabaseSettings,
     EtcdSettings,
@@ -32,6 +33,7 @@ from cronwell.settings import (
     SchedulerSettings,
     Settings,
     ShellSettings,
+    SmtpSettings,
     WorkerSettings,
 )
 from cronwell.values import CONVERTERS, write
@@ -42,6 +44,7 @@ __all__ = [
     "NOT_SETTINGS",
     "PREFIX",
     "SECRET_PATHS",
+    "AlertSettings",
     "AuthSettings",
     "DatabaseSettings",
     "EtcdSettings",
@@ -53,6 +56,7 @@ __all__ = [
     "SchedulerSettings",
     "Settings",
     "ShellSettings",
+    "SmtpSettings",
     "WorkerSettings",
     "as_environ",
     "describe",
@@ -62,7 +66,7 @@ __all__ = [
 ]
 
 PREFIX = "CRONWELL_"
-SECRET_PATHS = frozenset({"api_key", "database.url", "etcd.password"})
+SECRET_PATHS = frozenset({"api_key", "database.url", "etcd.password", "smtp.password"})
 write_value = write
 NOT_SETTINGS = frozenset(
     {
