@@ -48,6 +48,10 @@ POST /v1/jobs/{id}/backfills         GET /v1/jobs/{id}/backfills          GET /v
 GET /v1/backfills/{id}               POST /v1/backfills/{id}/pause        POST /v1/backfills/{id}/resume
 POST /v1/backfills/{id}/cancel       POST /v1/cluster/nodes/{id}/drain
 GET /v1/audit                        GET /v1/audit/check
+GET /v1/alerts/rules                 GET /v1/alerts/rules/{name}          PUT /v1/alerts/rules/{name}
+DELETE /v1/alerts/rules/{name}       GET /v1/alerts/channels              GET /v1/alerts/channels/{name}
+PUT /v1/alerts/channels/{name}       DELETE /v1/alerts/channels/{name}    POST /v1/alerts/channels/{name}/test
+GET /v1/alerts/incidents
 POST /v1/keys                        GET /v1/keys                         GET /v1/keys/{id}
 POST /v1/keys/{id}/revoke            POST /v1/keys/{id}/rotate            POST /v1/tenants
 GET /v1/tenants                      GET /v1/tenants/{name}               PATCH /v1/tenants/{name}

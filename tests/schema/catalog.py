@@ -90,11 +90,7 @@ async def lines(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
 def declared() -> str:
     """The schema as it is declared for reading."""
     folder = MIGRATIONS.parent / "schema"
-<<<<<<< HEAD
     return "\n".join(
         (folder / name).read_text()
-        for name in ("tables.sql", "cluster.sql", "limits.sql", "tenants.sql", "audit.sql")
+        for name in ("tables.sql", "cluster.sql", "limits.sql", "tenants.sql", "audit.sql", "alerts.sql")
     )
-=======
-    return "\n".join((folder / name).read_text() for name in ("tables.sql", "tenants.sql", "audit.sql", "alerts.sql"))
->>>>>>> df068c7 (The store keeps rules, channels and incidents of alerts)

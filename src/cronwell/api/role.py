@@ -13,6 +13,7 @@ from cronwell.api.services import Services
 from cronwell.api.tokens import Load, Tokens
 from cronwell.bus.port import Bus
 from cronwell.config import Settings
+from cronwell.control.alerts import Alerts
 from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
@@ -65,6 +66,7 @@ async def api(
         tzdata=Tzdata(store, clock, settings.scheduler, jobs),
         overrides=Overrides(store, bus, clock, settings, jobs),
         backfills=Backfills(store, clock, settings, jobs),
+        alerts=Alerts(store, bus, clock, settings),
         cluster=Cluster(store, clock, settings),
         keys=Keys(store, clock),
         audit=Audit(store),

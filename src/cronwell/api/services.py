@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cronwell.config import Settings
+from cronwell.control.alerts import Alerts
 from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
@@ -41,6 +42,7 @@ class Services:
     tzdata: Tzdata
     overrides: Overrides
     backfills: Backfills
+    alerts: Alerts
     cluster: Cluster
     keys: Keys
     audit: Audit

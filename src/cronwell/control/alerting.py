@@ -32,7 +32,13 @@ def kind_of(channel: KeptChannel) -> ChannelKind:
 
 
 async def tell(
-    transaction: Transaction, tenant_id: int, alert: Alert, channels: Sequence[str], *, pool: str, now: datetime
+    transaction: Transaction,
+    tenant_id: int,
+    alert: Alert,
+    channels: Sequence[str],
+    *,
+    pool: str,
+    now: datetime,
 ) -> list[ExecutionKey]:
     """Have channels say something; those that are not there any more are passed over."""
     told: list[ExecutionKey] = []
@@ -50,9 +56,7 @@ async def tell(
         )
         while not await transaction.insert_execution(new):
             # The channel has something else to say in the same microsecond.
-            new = dataclasses.replace(
-                new, key=dataclasses.replace(new.key, slot=new.key.slot + _MICROSECOND)
-            )
+            new = dataclasses.replace(new, key=dataclasses.replace(new.key, slot=new.key.slot + _MICROSECOND))
         told.append(new.key)
     telemetry.alert_told(alert.event, messages=len(told))
     return told
@@ -81,7 +85,13 @@ async def tell_end(transaction: Transaction, incident: Incident, *, pool: str, n
 
 
 async def end(
-    transaction: Transaction, incident: Incident, outcome: str, *, pool: str, now: datetime, is_quiet: bool = False
+    transaction: Transaction,
+    incident: Incident,
+    outcome: str,
+    *,
+    pool: str,
+    now: datetime,
+    is_quiet: bool = False,
 ) -> bool:
     """Write down that an incident is over and, unless it is quiet now, tell it; False where somebody else has."""
     if not await transaction.resolve_incident(incident.tenant_id, incident.id, now, outcome):

@@ -28,7 +28,7 @@ from cronwell.control.scheduling import wait_until_started
 from cronwell.control.views import Page
 from cronwell.model import validation
 from cronwell.model.alert_messages import Alert
-from cronwell.model.alerts import MASK, Channel, Rule, own_job
+from cronwell.model.alerts import MASK, Channel, Email, Rule, own_job
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.planning import PRIORITIES
 from cronwell.model.validation import validate
@@ -58,12 +58,8 @@ class Alerts:
         """Keep a channel under a name; True where it is new. What it has still to say goes by the new definition."""
         channel = validate(Channel, raw)
         _refuse_masks(channel)
-        if channel.email is not None and not self._settings.smtp.host:
-            raise errors.Invalid.field(
-                "email",
-                "this installation sends no mail",
-                accepted="webhook or slack; or have the operator set smtp.host (CRONWELL_SMTP_HOST)",
-            )
+        if channel.email is not None:
+            self._check_mail(channel.email)
         if not await self._store.get_channels(tenant_id, [name]):
             _, channels = await self._store.count_alerting(tenant_id)
             _check_room("channels", channels, MOST_CHANNELS)
@@ -241,6 +237,23 @@ class Alerts:
         revision = await transaction.update_job(job, "active", now)
         await transaction.rebase_open(job, revision, PRIORITIES["high"])
 
+    def _check_mail(self, email: Email) -> None:
+        """Refuse mail that this installation would not send."""
+        smtp = self._settings.smtp
+        if not smtp.host:
+            raise errors.Invalid.field(
+                "email",
+                "this installation sends no mail",
+                accepted="webhook or slack; or have the operator set smtp.host (CRONWELL_SMTP_HOST)",
+            )
+        for address in email.to:
+            if smtp.domains and address.rpartition("@")[2].lower() not in map(str.lower, smtp.domains):
+                raise errors.Invalid.field(
+                    "email.to",
+                    f"this installation sends no mail to {address}",
+                    accepted=f"addresses at {', '.join(smtp.domains)}",
+                )
+
     async def _check_rule(self, tenant_id: int, rule: Rule) -> None:
         """Refuse what could never be judged."""
         if rule.on.job is not None and await self._store.find_job(tenant_id, rule.on.job) is None:
@@ -261,9 +274,7 @@ class Alerts:
                 f"there is no channel {name!r}, nor any other",
                 accepted="channels that PUT /v1/alerts/channels/NAME has made",
             )
-        raise errors.Invalid(
-            [validation.unknown("channels", f"there is no channel {name!r}", name, known)]
-        )
+        raise errors.Invalid([validation.unknown("channels", f"there is no channel {name!r}", name, known)])
 
     async def _channel(self, tenant_id: int, name: str) -> KeptChannel:
         found = await self._store.get_channels(tenant_id, [name])
@@ -295,7 +306,9 @@ def _refuse_masks(channel: Channel) -> None:
 
 def _check_room(what: str, has: int, most: int) -> None:
     if has >= most:
-        raise errors.Conflict(f"your tenant has {has} {what} of alerts and may have {most}; delete some first")
+        raise errors.Conflict(
+            f"your tenant has {has} {what} of alerts and may have {most}; delete some first"
+        )
 
 
 def _no_channel(name: str) -> errors.NotFound:
