@@ -43,6 +43,14 @@ def tenant_path(name: str) -> str:
     return f"/v1/tenants/{_quoted(name)}"
 
 
+def rule_path(name: str) -> str:
+    return f"/v1/alerts/rules/{_quoted(name)}"
+
+
+def channel_path(name: str) -> str:
+    return f"/v1/alerts/channels/{_quoted(name)}"
+
+
 def node_path(node: str) -> str:
     return f"/v1/cluster/nodes/{_quoted(node)}"
 
