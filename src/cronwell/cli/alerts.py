@@ -70,8 +70,8 @@ def list_incidents(
     )
 
 
-@app.command()
-def test(context: typer.Context, name: Channel, as_json: Json = False) -> None:
+@app.command("test")
+def try_channel(context: typer.Context, name: Channel, as_json: Json = False) -> None:
     """Have a channel say that this is a test, and wait until it has arrived; exit 1 if it does not."""
     here = session(context)
     screen = here.screen(as_json)

@@ -125,7 +125,8 @@ def compose(call: Call, sender: str) -> EmailMessage:
     subject, text = call.payload["subject"], call.payload["text"]
     if not isinstance(subject, str) or not isinstance(text, str):
         raise TypeError("subject and text are not both text")
-    message = EmailMessage(policy=SMTP)
+    # Long enough for its id: a folded one is not known again by everybody.
+    message = EmailMessage(policy=SMTP.clone(max_line_length=300))
     message["From"] = sender
     message["To"] = ", ".join(target.to)
     message["Subject"] = subject
