@@ -87,7 +87,9 @@ async def test_failure_missed_and_resolve_arrive_exactly_once_each(opened: Site)
     house.registry.add(work, "work")
     await house.create("invoices", retry={"max_attempts": 1})
     await house.create("backup")
-    await house.database.execute("update jobs set updated_at = now() - interval '1 day' where name = 'backup'")
+    await house.database.execute(
+        "update jobs set updated_at = now() - interval '1 day' where name = 'backup'"
+    )
     failing = {"on": {"job": "invoices"}, "when": {"consecutive_failures": 2}, "channels": everyone}
     await house.alerts.put_rule(TENANT, "failing", failing)
     missing = {"on": {"job": "backup"}, "when": {"missed": "2h"}, "channels": everyone, "severity": "warning"}

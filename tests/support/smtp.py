@@ -49,7 +49,9 @@ class MailServer:
 
 
 class _Conversation:
-    def __init__(self, server: MailServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, server: MailServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._server = server
         self._reader = reader
         self._writer = writer

@@ -356,7 +356,8 @@ order by started_at
 limit $3
 
 -- name: waiting_depth
--- How much of a tenant is due and waits, in each pool; counted up to $3 in each pool and priority.
+-- How much of a tenant is due and waits, in each pool; counted up to $3 in each pool and priority. Messages of alerts do not
+-- count: an alert would keep itself going.
 with recursive pools as (
     (
         select head.pool
@@ -389,6 +390,7 @@ cross join lateral (
         and due.tenant_id = $1
         and due.tenant_id > 0
         and due.ready_at <= $2
+        and due.reason is distinct from 'alert'
     limit $3
 ) as waiting
 group by pools.pool
