@@ -330,7 +330,7 @@ with recursive pools as (
 )
 select late.job_id, late.state, late.slot, late.ready_at, late.started_at
 from pools
-cross join generate_series(0, 2) as tier (priority)
+cross join generate_series(0, 5) as tier (priority)
 cross join lateral (
     select due.job_id, due.state, due.slot, due.ready_at, null::timestamptz as started_at
     from executions as due
@@ -380,7 +380,7 @@ with recursive pools as (
 )
 select pools.pool, count(*) as depth
 from pools
-cross join generate_series(0, 2) as tier (priority)
+cross join generate_series(0, 5) as tier (priority)
 cross join lateral (
     select
     from executions as due
