@@ -10,9 +10,14 @@ returning id, revision, content::text as content, job_id, created_at, updated_at
 -- Some channels of a tenant, by name, with the revision of the job of each.
 select c.id, c.revision, c.content::text as content, c.job_id, c.created_at, c.updated_at, j.revision as job_revision
 from alert_channels as c
-join jobs as j
-    on j.tenant_id = c.tenant_id
-    and j.id = c.job_id
+cross join lateral (
+    -- Looked up one by one, here and below: with a plan from a time without jobs all of a tenant's would be read.
+    select looked_up.revision
+    from jobs as looked_up
+    where looked_up.tenant_id = c.tenant_id
+        and looked_up.id = c.job_id
+    limit 1
+) as j
 where c.tenant_id = $1
     and c.id = any($2::text[])
 order by c.id
@@ -208,11 +213,15 @@ where tenant_id = $1
 
 -- name: watched_by_id
 -- Jobs by their ids.
-select jobs.id, jobs.name, jobs.state::text as state, jobs.tags::text as tags, jobs.updated_at
+select j.id, j.name, j.state::text as state, j.tags::text as tags, j.updated_at
 from unnest($2::uuid[]) as wanted (id)
-join jobs
-    on jobs.tenant_id = $1
-    and jobs.id = wanted.id
+cross join lateral (
+    select looked_up.id, looked_up.name, looked_up.state, looked_up.tags, looked_up.updated_at
+    from jobs as looked_up
+    where looked_up.tenant_id = $1
+        and looked_up.id = wanted.id
+    limit 1
+) as j
 
 -- name: watched_slice
 -- The next jobs of a tenant from behind a place, by their ids: those that a schedule fires and that have some tags, and where
@@ -227,16 +236,21 @@ with sliced as (
 )
 select
     (select max(id::text)::uuid from sliced having count(*) = $4) as ended_at,
-    s.id, s.name, s.state::text as state, s.tags::text as tags, s.updated_at
+    scheduled.id, scheduled.name, scheduled.state, scheduled.tags, scheduled.updated_at
 from (select 1) as always
-left join sliced as s
-    on s.state::text = 'active'
-    and s.tags @> $3::jsonb
-    and exists (
-        select from cursors
-        where cursors.tenant_id = $1
-            and cursors.job_id = s.id
-    )
+left join (
+    select s.id, s.name, s.state::text as state, s.tags::text as tags, s.updated_at
+    from sliced as s
+    cross join lateral (
+        select looked_up.job_id
+        from cursors as looked_up
+        where looked_up.tenant_id = $1
+            and looked_up.job_id = s.id
+        limit 1
+    ) as c
+    where s.state::text = 'active'
+        and s.tags @> $3::jsonb
+) as scheduled on true
 
 -- name: newest_runs
 -- The newest executions of jobs whose slot has come, no more than $4 of each; what a backfill runs is a matter of its own.
