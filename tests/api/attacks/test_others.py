@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -19,7 +19,7 @@ from cronwell.model.access import Scope
 from cronwell.model.execution import State
 from cronwell.runtime.acting import acting_for
 from cronwell.runtime.postgres import Database
-from cronwell.store.port import Ended, Job
+from cronwell.store.port import Ended, Incident, Job
 from cronwell.store.postgres.store import PostgresStore
 from tests.api.attacks.conftest import As, Fortress
 from tests.api.rig import serving
@@ -42,6 +42,9 @@ HELD = (
     "overrides",
     "backfills",
     "idempotency_keys",
+    "alert_channels",
+    "alert_rules",
+    "alert_incidents",
     "api_keys",
     "gates",
     "holds",
@@ -97,6 +100,13 @@ async def estate(fortress: Fortress) -> Estate:
     backfill = (
         await owner.call("POST", f"/v1/jobs/{job['id']}/backfills", {"from": past, "note": "secret"})
     ).json
+    await owner.call("PUT", "/v1/alerts/channels/secret-channel", {"slack": {"url": "https://example.com/x"}})
+    rule = {"on": {"job": "secret-plan"}, "when": {"dead_letters": 0}, "channels": ["secret-channel"]}
+    await owner.call("PUT", "/v1/alerts/rules/secret-rule", rule)
+    tenant_id = fortress.tenant_ids["theirs"]
+    incident = Incident(tenant_id, uuid4(), "secret-rule", "", None, "info", "secret", "{}", now)
+    async with rig.store.transaction() as transaction:
+        await transaction.open_incident(incident)
     keys = (await owner.call("GET", "/v1/keys")).json["items"]
     return Estate(
         owner,
@@ -106,6 +116,8 @@ async def estate(fortress: Fortress) -> Estate:
             "/v1/executions/{id}": triggered["id"],
             "/v1/dead-letters/{id}": triggered["id"],
             "/v1/calendars/{name}": "secret-days",
+            "/v1/alerts/channels/{name}": "secret-channel",
+            "/v1/alerts/rules/{name}": "secret-rule",
             "/v1/backfills/{id}": backfill["id"],
             "/v1/keys/{id}": keys[0]["id"],
             "{slot}": slot,
@@ -122,6 +134,7 @@ ROUTES = [
     if "/v1/cluster" not in route.path_format
     for method in sorted(route.methods or ())
 ]
+CHANNEL = {"webhook": {"url": "https://example.com/ours"}}
 BODIES: dict[str, Any] = {
     "PUT /v1/jobs/{id}": JOB,
     "PATCH /v1/jobs/{id}": {"payload": "ours"},
@@ -129,7 +142,11 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs/{id}/backfills": {"from": "2026-01-01T00:00:00Z"},
 }
 # A name is each tenant's own: what another has under it is not touched by making one.
-MAKES_OURS = {"PUT /v1/calendars/{name}"}
+MAKES_OURS: dict[str, dict[str, Any]] = {
+    "PUT /v1/calendars/{name}": {"dates": ["2031-01-01"]},
+    "PUT /v1/alerts/channels/{name}": CHANNEL,
+    "PUT /v1/alerts/rules/{name}": {"on": "tenant", "when": {"dead_letters": 0}, "channels": ["ours"]},
+}
 
 
 async def test_an_id_of_another_tenant_is_not_found_on_any_route(
@@ -137,6 +154,7 @@ async def test_an_id_of_another_tenant_is_not_found_on_any_route(
 ) -> None:
     before = await _everything(api_database, fortress.tenant_ids["theirs"])
     ours = await fortress.key("ours")
+    await ours.call("PUT", "/v1/alerts/channels/ours", CHANNEL)
     wrong = [told for method, path in ROUTES for told in await _reached(method, path, ours, estate)]
     assert (len(ROUTES) > 25, wrong) == (True, [])
     assert await _everything(api_database, fortress.tenant_ids["theirs"]) == before
@@ -144,7 +162,7 @@ async def test_an_id_of_another_tenant_is_not_found_on_any_route(
 
 async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str]:
     """What a route answers to an id of another tenant, where it is not what it answers to one that nobody has."""
-    place = re.match(r"/v1/[a-z-]+/\{\w+\}", path)
+    place = re.match(r"/v1/[a-z-]+(?:/[a-z-]+)?/\{\w+\}", path)
     assert place is not None, path
     named = [estate.ids[place[0]]]
     if place[0] == "/v1/jobs/{id}":
@@ -156,14 +174,14 @@ async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str
         if path.endswith("/explain"):
             address += "?at=2027-01-01T00:00:00Z"
         if f"{method} {path}" in MAKES_OURS:
-            made = await ours.call(method, address, {"dates": ["2031-01-01"]})
+            made = await ours.call(method, address, MAKES_OURS[f"{method} {path}"])
             await ours.call("DELETE", address)
             wrong += [] if made.status == 201 else [f"{method} {address}: {made.status}"]
             continue
         known = await ours.call(method, address, BODIES.get(f"{method} {path}"))
         nowhere = address.replace(reference, "01234567-89ab-7def-8123-456789abcdef")
         unknown = await ours.call(method, nowhere, BODIES.get(f"{method} {path}"))
-        told = known.body.replace(b"secret-plan", b"").replace(b"secret-days", b"")
+        told = known.body.replace(reference.removeprefix("name:").encode(), b"")
         if (known.status, unknown.status) != (404, 404) or b"secret" in told:
             wrong.append(f"{method} {address}: {known.status} {known.body!r}, {unknown.status}")
     return wrong
@@ -177,6 +195,9 @@ LISTS = [
     "/v1/executions?q=secret",
     "/v1/dead-letters",
     "/v1/calendars",
+    "/v1/alerts/channels",
+    "/v1/alerts/rules",
+    "/v1/alerts/incidents",
     "/v1/backfills",
     "/v1/keys?limit=1000",
     "/v1/tzdata/impact",
