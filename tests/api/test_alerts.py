@@ -212,7 +212,7 @@ async def test_incidents_are_listed_newest_first(
     await chore.run_once()
     first = (await api.get("/v1/alerts/incidents?limit=1")).json
     rest = (await api.get(f"/v1/alerts/incidents?cursor={first['next_cursor']}")).json
-    failing, dead = [*first["items"], *rest["items"]]
+    [failing], [dead] = first["items"], rest["items"]
     assert (dead["rule"], dead["state"], dead["severity"], dead["job"]) == ("dead", "open", "warning", None)
     assert (failing["job"], failing["job_id"], failing["told"]) == ("invoices", str(key.job_id), ["ops"])
     assert failing["summary"] == "invoices: failed"
