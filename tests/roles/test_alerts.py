@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -229,8 +230,7 @@ async def test_quiet_hours_hold_back_what_begins_and_what_ends(house: House, clo
         "third": ("resolved", []),
     }
     clock.advance(30 * MINUTE)
-    for _ in range(2):
-        await judge(house)
+    await asyncio.gather(*(judge(house) for _ in range(4)))
     # Of the third nobody ever heard.
     assert sorted((await told(house))[1:]) == ["opened second: failed", "resolved first: failed"]
 
@@ -240,7 +240,7 @@ async def test_what_goes_on_is_told_again_where_that_is_asked_for(house: House, 
     await rule(house, {"job": "job"}, {"consecutive_failures": 1}, repeat="1h")
     await run(house, job, State.FAILED)
     for _ in range(5):
-        await judge(house)
+        await asyncio.gather(*(judge(house) for _ in range(3)))
         clock.advance(30 * MINUTE)
     assert await told(house) == ["opened job: failed", "repeated job: failed", "repeated job: failed"]
 
@@ -323,30 +323,80 @@ async def test_a_scheduler_that_dies_in_between_has_told_nothing_and_forgotten_n
     assert await told(house) == ["opened job: failed", "resolved job: failed"]
 
 
-async def test_old_news_changes_nothing(house: House, clock: ManualClock) -> None:
-    """A scheduler that was held up after it looked neither opens what has been over since, nor ends what has begun since."""
+class HeldUp(Alerting):
+    """A scheduler that is held up after it looked, while something else happens."""
+
+    def __init__(self, house: House, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(house.store, house.bus, house.clock, house.settings)
+        self._meanwhile = meanwhile
+
+    async def _write_down(self, *args: Any) -> int:
+        await self._meanwhile()
+        return await super()._write_down(*args)
+
+
+async def test_who_was_held_up_does_not_open_what_has_been_over_since(
+    house: House, clock: ManualClock
+) -> None:
     job = await house.create("job")
     await rule(house, {"job": "job"}, {"consecutive_failures": 1})
     await run(house, job, State.FAILED, SECOND)
 
-    class HeldUp(Alerting):
-        """Goes on only after another has done its round, a minute later."""
+    async def come_and_go() -> None:
+        await judge(house)
+        clock.advance(MINUTE)
+        await run(house, job, State.SUCCEEDED, SECOND)
+        await judge(house)
 
-        async def _write_down(self, *args: Any) -> int:
-            clock.advance(MINUTE)
-            await run(house, job, following.pop(), SECOND)
-            await judge(house)
-            return await super()._write_down(*args)
-
-    following = [State.SUCCEEDED]
-    await judge(house)
-    held_up = HeldUp(house.store, house.bus, clock, house.settings)
-    await held_up.run_once()
+    await HeldUp(house, come_and_go).run_once()
     assert await told(house) == ["opened job: failed", "resolved job: failed"]
-    following = [State.FAILED]
-    await held_up.run_once()
-    assert (await told(house))[2:] == ["opened job: failed"]
+
+
+async def test_who_was_held_up_does_not_end_what_has_begun_since(house: House, clock: ManualClock) -> None:
+    job = await house.create("job")
+    await rule(house, {"job": "job"}, {"consecutive_failures": 1})
+    await run(house, job, State.FAILED, SECOND)
+    await judge(house)
+    clock.advance(MINUTE)
+    await run(house, job, State.SUCCEEDED, SECOND)
+
+    async def go_and_come() -> None:
+        await judge(house)
+        clock.advance(MINUTE)
+        await run(house, job, State.FAILED, SECOND)
+        await judge(house)
+
+    await HeldUp(house, go_and_come).run_once()
+    assert await told(house) == ["opened job: failed", "resolved job: failed", "opened job: failed"]
     assert [each.state for each in await incidents(house)] == ["open", "resolved"]
+
+
+async def test_who_was_held_up_opens_nothing_of_a_rule_that_is_gone(house: House) -> None:
+    job = await house.create("job")
+    await rule(house, {"job": "job"}, {"consecutive_failures": 1})
+    await run(house, job, State.FAILED)
+    await HeldUp(house, lambda: house.alerts.delete_rule(TENANT, "rule")).run_once()
+    assert (await incidents(house), await told(house)) == ([], [])
+
+
+async def test_who_was_told_in_the_last_moment_is_told_the_end(house: House, clock: ManualClock) -> None:
+    job = await house.create("job")
+    await rule(house, {"job": "job"}, {"consecutive_failures": 1}, quiet=[{"from": "12:00", "to": "12:30"}])
+    await run(house, job, State.FAILED)
+    await judge(house)
+    clock.advance(HOUR)
+    await run(house, job, State.SUCCEEDED)
+
+    async def tell() -> None:
+        [incident] = await house.store.unsettled_incidents((0, UUID(int=0)), 10)
+        async with house.store.transaction() as transaction:
+            await alerting.tell_beginning(
+                transaction, incident, ["hook"], pool="default", now=house.clock.now()
+            )
+
+    await HeldUp(house, tell).run_once()
+    await judge(house)
+    assert await told(house) == ["opened job: failed", "resolved job: failed"]
 
 
 async def test_a_rule_that_is_deleted_takes_its_incidents_along(house: House, clock: ManualClock) -> None:
