@@ -215,7 +215,7 @@ class Rule(Part):
 
     description: Annotated[str, StringConstraints(max_length=2000)] | None = None
     """For people."""
-    on: Annotated[Watched, BeforeValidator(_read_watched)]
+    on: Annotated[Watched, BeforeValidator(_read_watched, json_schema_input_type=Literal["tenant"] | Watched)]
     """What it watches: a job, the jobs with some tags, or the tenant."""
     when: Condition
     """The condition that is an incident."""

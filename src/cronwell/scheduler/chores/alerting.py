@@ -61,7 +61,11 @@ class Alerting:
         for tenant_id in sorted({each.kept.tenant_id for each in rules}):
             own_rules = [each for each in rules if each.kept.tenant_id == tenant_id]
             own_incidents = [each for each in incidents if each.tenant_id == tenant_id]
-            done += await self._look(tenant_id, own_rules, own_incidents, workers)
+            try:
+                done += await self._look(tenant_id, own_rules, own_incidents, workers)
+            except errors.StoreUnavailable as error:
+                # What takes too long for one tenant must not keep the others' rules from being judged.
+                telemetry.service_failed(self.name, error, self.every.total_seconds())
         if done:
             await self._bus.publish([work_in(self._pool)])
         return done
