@@ -36,6 +36,7 @@ CHOICES: dict[str, Any] = {
     "bus": "postgres",
     "coordination": "etcd://one:2379,two",
     "log.level": "debug",
+    "smtp.tls": "none",
     "log.format": "json",
     "scheduler.tzdata": "hold",
 }

@@ -15,6 +15,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.postgres.access import AccessRows
 from cronwell.store.postgres.accounts import AccountReads
+from cronwell.store.postgres.alert_evidence import AlertEvidence
 from cronwell.store.postgres.alerts import AlertReads
 from cronwell.store.postgres.audit import AuditReads
 from cronwell.store.postgres.backfills import BackfillReads
@@ -47,6 +48,7 @@ class PostgresStore(
     JobReads,
     AccessRows,
     AccountReads,
+    AlertEvidence,
     AlertReads,
     AuditReads,
     BackfillReads,
