@@ -38,6 +38,7 @@ CHOICES: dict[str, Any] = {
     "coordination": "etcd://one:2379,two",
     "log.level": "debug",
     "public_url": "https://cronwell.example.com/base",
+    "smtp.tls": "none",
     "log.format": "json",
     "scheduler.tzdata": "hold",
     "secrets.key": "ab" * 32,

@@ -84,6 +84,28 @@ EVENTS: dict[str, Event] = {
     "coordination_restored": Event(
         telemetry.coordination_restored, {"level": "info"}, sets={"cronwell_coordination_fallback": 0}
     ),
+    "alerting_changed": Event(
+        lambda: telemetry.alerting_changed("rule", name="nightly", revision=2),
+        {"level": "info", "event": "rule of alerts changed", "name": "nightly", "revision": 2},
+    ),
+    "alert_opened": Event(
+        lambda: telemetry.alert_opened(rule="nightly", severity="critical", summary="job: failed"),
+        {"level": "warning", "rule": "nightly", "severity": "critical", "summary": "job: failed"},
+    ),
+    "alert_resolved": Event(
+        lambda: telemetry.alert_resolved(rule="nightly", summary="job: failed", outcome="succeeded again"),
+        {"level": "info", "rule": "nightly", "summary": "job: failed", "outcome": "succeeded again"},
+    ),
+    "alert_told": Event(
+        lambda: telemetry.alert_told("opened", messages=2),
+        moves={'cronwell_alert_messages_total{event="opened"}': 2},
+    ),
+    "alerts_open": Event(lambda: telemetry.alerts_open(3), sets={"cronwell_alert_incidents": 3}),
+    "rule_unread": Event(
+        lambda: telemetry.rule_unread("nightly", ValueError("no")),
+        {"level": "error", "rule": "nightly", "error": "ValueError: no"},
+        {'cronwell_service_failures_total{service="alerting"}': 1},
+    ),
     "paged": Event(
         lambda: telemetry.paged("page", kind="workers", words="none"),
         {"level": "critical", "event": "paging", "kind": "workers", "summary": "none"},

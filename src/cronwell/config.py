@@ -23,6 +23,7 @@ from cronwell.errors import ConfigError
 from cronwell.settings import (
     ETCD_PORT,
     ETCD_SCHEMES,
+    AlertSettings,
     AuthSettings,
     DatabaseSettings,
     EtcdSettings,
@@ -35,6 +36,7 @@ from cronwell.settings import (
     SecretSettings,
     Settings,
     ShellSettings,
+    SmtpSettings,
     WorkerSettings,
 )
 from cronwell.values import CONVERTERS, write
@@ -45,6 +47,7 @@ __all__ = [
     "NOT_SETTINGS",
     "PREFIX",
     "SECRET_PATHS",
+    "AlertSettings",
     "AuthSettings",
     "DatabaseSettings",
     "EtcdSettings",
@@ -58,6 +61,7 @@ __all__ = [
     "SecretSettings",
     "Settings",
     "ShellSettings",
+    "SmtpSettings",
     "WorkerSettings",
     "as_environ",
     "describe",
@@ -67,7 +71,9 @@ __all__ = [
 ]
 
 PREFIX = "CRONWELL_"
-SECRET_PATHS = frozenset({"api_key", "database.url", "etcd.password", "secrets.key", "secrets.key_command"})
+SECRET_PATHS = frozenset(
+    {"api_key", "database.url", "etcd.password", "secrets.key", "secrets.key_command", "smtp.password"}
+)
 write_value = write
 NOT_SETTINGS = frozenset(
     {

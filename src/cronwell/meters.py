@@ -111,6 +111,10 @@ LOSS_WINDOW = Gauge(
 )
 FINDINGS = Counter("cronwell_findings", "What the scanner found that should not be, by each walk", ["kind"])
 REARMED = Counter("cronwell_rearmed", "What the scanner has mended of that", ["kind"])
+ALERT_INCIDENTS = Gauge(
+    "cronwell_alert_incidents", "Incidents of alerts that go on", multiprocess_mode="mostrecent"
+)
+ALERT_MESSAGES = Counter("cronwell_alert_messages", "Messages that channels of alerts were given", ["event"])
 FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
 REQUESTS = Histogram(
     "cronwell_http_request_seconds",

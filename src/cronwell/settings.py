@@ -222,6 +222,31 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertSettings:
+    every: timedelta = setting(
+        timedelta(seconds=5), "how often rules of alerts are judged", least=timedelta(milliseconds=100)
+    )
+    pool: str = setting("default", "pool of the workers that send alerts")
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpSettings:
+    host: str = setting("", "server that mail of alerts is handed to; empty: no mail is sent")
+    port: int = setting(587, "port of smtp.host", least=1, most=65_535)
+    tls: str = setting(
+        "starttls",
+        "starttls, implicit (from the first byte, mostly port 465) or none (only where nobody listens)",
+        one_of=("starttls", "implicit", "none"),
+    )
+    ca: str = setting("", "file with the certificates that the server's is judged by; empty: the system's")
+    username: str = setting("", "user that the server knows; empty: none is told")
+    password: str = setting("", "password of smtp.username")
+    password_file: str = setting("", "file with that password, in place of smtp.password")
+    sender: str = setting("", "address that mail comes from; empty: cronwell@ and this machine's name")
+    domains: tuple[str, ...] = setting((), "domains that mail may go to; empty: any")
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionSettings:
     executions: timedelta = setting(
         timedelta(days=30), "how long history is kept; whole days are dropped at once"
@@ -290,5 +315,7 @@ class Settings:
     secrets: SecretSettings = field(default_factory=SecretSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings)
+    smtp: SmtpSettings = field(default_factory=SmtpSettings)
     etcd: EtcdSettings = field(default_factory=EtcdSettings)
     log: LogSettings = field(default_factory=LogSettings)

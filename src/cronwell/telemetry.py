@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 import structlog
 
 from cronwell.meters import (
+    ALERT_INCIDENTS,
+    ALERT_MESSAGES,
     ATTEMPT_SECONDS,
     ATTEMPTS,
     BREAKERS,
@@ -353,6 +355,35 @@ def job_changed(change: str, *, job: str, name: str, **facts: object) -> None:
 def calendar_changed(name: str, *, revision: int) -> None:
     """A calendar was written; revision 0: it was deleted."""
     _log.info("calendar changed", calendar=name, revision=revision)
+
+
+def alerting_changed(what: str, *, name: str, revision: int) -> None:
+    """A rule or a channel of alerts was written; revision 0: it was deleted."""
+    _log.info(f"{what} of alerts changed", name=name, revision=revision)
+
+
+def alert_opened(*, rule: str, severity: str, summary: str) -> None:
+    """A rule has found something wrong."""
+    _log.warning("an incident began", rule=rule, severity=severity, summary=summary)
+
+
+def alert_resolved(*, rule: str, summary: str, outcome: str) -> None:
+    _log.info("an incident is over", rule=rule, summary=summary, outcome=outcome)
+
+
+def alert_told(event: str, *, messages: int) -> None:
+    """Channels were given something to say."""
+    ALERT_MESSAGES.labels(event).inc(messages)
+
+
+def alerts_open(count: int) -> None:
+    ALERT_INCIDENTS.set(count)
+
+
+def rule_unread(rule: str, error: Exception) -> None:
+    """A rule of alerts cannot be read by this release, or cannot be judged; the others are."""
+    FAILURES.labels("alerting").inc()
+    _log.error("a rule of alerts is passed over", rule=rule, error=f"{type(error).__name__}: {error}")
 
 
 def access_changed(change: str, **facts: object) -> None:

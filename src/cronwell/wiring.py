@@ -37,6 +37,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import Service, calm_collector, run_loop, run_services
 from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
+from cronwell.scheduler.chores.alerting import Alerting
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.callbacks import CalledBack
@@ -267,6 +268,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
         Overriding(base.store, base.clock, overrides, settings.retention),
         Backfilling(base.store, base.bus, base.clock, settings.retention),
         Sealing(base.store),
+        Alerting(base.store, base.bus, base.clock, settings),
         Scan(base.store, base.clock, Rearming(base.store, base.clock, settings.scheduler, calendars)),
     ]
     # Before anything is staged: after a long outage the slots of waiting overrides may be due.
@@ -295,6 +297,7 @@ def _coordination(base: Base) -> Coordination:
 
 
 async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
+    from cronwell.targets.email import EmailRunner
     from cronwell.targets.http import HttpRunner
     from cronwell.targets.publish import PublishRunner
 
@@ -308,6 +311,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
         "publish": PublishRunner(settings.brokers, settings.publish),
+        "email": EmailRunner(settings.smtp),
     }
     for runner in runners.values():
         stack.push_async_callback(runner.close)

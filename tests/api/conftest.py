@@ -22,6 +22,9 @@ from tests.support import postgres
 EMPTY = "; ".join(
     f"delete from {table}"
     for table in (
+        "alert_incidents",
+        "alert_rules",
+        "alert_channels",
         "calendar_uses",
         "calendars",
         "overrides",

@@ -65,7 +65,12 @@ async def test_what_was_left_out_is_answered_with_its_default(api: Caller) -> No
         "skip",
     )
     assert job["retry"]["max_attempts"] == 4
-    assert job["target"]["http"] == {"url": "https://example.com/run", "method": "POST", "headers": {}}
+    assert job["target"]["http"] == {
+        "url": "https://example.com/run",
+        "method": "POST",
+        "headers": {},
+        "body": "delivery",
+    }
 
 
 async def test_a_pool_or_handler_that_nobody_serves_is_a_warning(rig: Rig) -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from cronwell import errors
+from cronwell.model.alert_judging import Success
 from cronwell.model.envelope import Place
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.planning import PlannedSlot
@@ -28,8 +29,10 @@ from cronwell.store.port import (
     ExecutionFilter,
     HeldBack,
     HostState,
+    Incident,
     Job,
     JobFilter,
+    KeptChannel,
     KeptSecret,
     NewJob,
     Override,
@@ -76,6 +79,7 @@ class Estate:
     worker: UUID
     backfill: Backfill
     key: ApiKey
+    incident: Incident
 
     @property
     def as_other(self) -> NewJob:
@@ -100,13 +104,17 @@ async def estate(desk: Desk, store: Store) -> Estate:
         backfill = new_backfill(job)
         await transaction.insert_backfill(backfill)
         await transaction.insert_executions([past(job, NOON - HOUR)])
+        await transaction.put_channel(1, "ops", '{"webhook": {}}', job.id, NOON)
+        await transaction.put_rule(1, "rule", "{}", ["ops"], NOON, revision=None)
+        incident = Incident(1, UUID(int=5), "rule", "", None, "info", "wrong", "{}", NOON)
+        await transaction.open_incident(incident)
         await transaction.note_secret_uses(1, [job.id], [("mine", job.id)])
     key = new_key("mine")
     await store.insert_key(key)
     await store.put_limit(LIMIT)
     await store.note_hosts([HostState(1, HOST, "open", NOON, 3, 1, NOON, "boom", NOON)])
     await store.put_secret(new_secret("mine"), NOON)
-    return Estate(job, claim, pending, dead, worker, backfill, key)
+    return Estate(job, claim, pending, dead, worker, backfill, key, incident)
 
 
 async def inventory(
@@ -123,6 +131,7 @@ async def inventory(
     list[HostState],
     list[SealedSecret],
     list[str],
+    tuple[object, ...],
 ]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
@@ -139,11 +148,25 @@ async def inventory(
         await store.list_hosts(1, None, None, 10),
         await store.sealed_secrets([(1, "mine")]),
         await store.secret_users(1, "mine", 10),
+        (
+            await store.list_channels(1, None, 10),
+            await store.list_rules(1, None, 10),
+            await store.list_incidents(1, is_open=None, rule=None, after=None, limit=10),
+        ),
     )
 
 
 async def _slots_of(keys: Awaitable[set[ExecutionKey]]) -> set[datetime]:
     return {key.slot for key in await keys}
+
+
+async def _times_of(successes: Awaitable[dict[UUID, Success]]) -> list[datetime | None]:
+    return [each.at for each in (await successes).values()]
+
+
+async def _name_of(channel: Awaitable[KeptChannel]) -> tuple[str, int]:
+    kept = await channel
+    return kept.name, kept.revision
 
 
 OTHER = OTHER_TENANT
@@ -243,6 +266,27 @@ STORE: dict[str, tuple[Reach, object]] = {
         lambda s, e: s.rewrap_secrets([Rewrapped(Place(OTHER, "mine", 1), "k1", "k2", b"theirs")]),
         0,
     ),
+    "get_channels": (lambda s, e: s.get_channels(OTHER, ["ops"]), []),
+    "list_channels": (lambda s, e: s.list_channels(OTHER, None, 10), []),
+    "get_rule": (lambda s, e: s.get_rule(OTHER, "rule"), None),
+    "list_rules": (lambda s, e: s.list_rules(OTHER, None, 10), []),
+    "count_alerting": (lambda s, e: s.count_alerting(OTHER), (0, 0)),
+    "list_incidents": (
+        lambda s, e: s.list_incidents(OTHER, is_open=None, rule=None, after=None, limit=10),
+        [],
+    ),
+    "watched_by_name": (lambda s, e: s.watched_by_name(OTHER, ["mine"]), []),
+    "watched_by_id": (lambda s, e: s.watched_by_id(OTHER, [e.job.id]), []),
+    "watched_slice": (lambda s, e: s.watched_slice(OTHER, UUID(int=0), {}, 10), ([], None)),
+    "newest_runs": (lambda s, e: s.newest_runs(OTHER, [e.job.id], NOON, 10), {}),
+    "last_successes": (
+        lambda s, e: _times_of(s.last_successes(OTHER, [e.job.id], NOON - DAY, NOON, 10)),
+        [None],
+    ),
+    "dead_by_job": (lambda s, e: s.dead_by_job(OTHER, 10), {}),
+    "waiting_long": (lambda s, e: s.waiting_long(OTHER, NOON, 10), {}),
+    "running_long": (lambda s, e: s.running_long(OTHER, NOON + DAY, 10), {}),
+    "waiting_depth": (lambda s, e: s.waiting_depth(OTHER, NOON, 10), {}),
     "put_calendar": (lambda s, e: s.put_calendar(OTHER, "closed", "{}", NOON, revision=None), 1),
     "get_calendars": (lambda s, e: s.get_calendars(OTHER, ["closed"]), []),
     "list_calendars": (lambda s, e: s.list_calendars(OTHER, None, 10), []),
@@ -343,6 +387,28 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     "lock_cursors": (lambda t, e: t.lock_cursors([(OTHER, e.job.id)]), None),
     "standings": (lambda t, e: t.standings([(OTHER, e.job.id)], NOON, DAY), []),
     "mark_tzdata": (lambda t, e: t.mark_tzdata([cursor_of(e.as_other)], "theirs"), 0),
+    "put_channel": (
+        lambda t, e: _name_of(t.put_channel(OTHER, "ops", "{}", e.job.id, NOON)),
+        ("ops", 1),
+    ),
+    "drop_channel": (lambda t, e: t.drop_channel(OTHER, "ops"), None),
+    "lock_channels": (lambda t, e: t.lock_channels(OTHER, ["ops"]), set()),
+    "channel_users": (lambda t, e: t.channel_users(OTHER, "ops", 10), []),
+    "get_channels": (lambda t, e: t.get_channels(OTHER, ["ops"]), []),
+    "put_rule": (lambda t, e: t.put_rule(OTHER, "rule", "[]", [], NOON, revision=None), 1),
+    "drop_rule": (lambda t, e: t.drop_rule(OTHER, "rule"), False),
+    "share_rule": (lambda t, e: t.share_rule(OTHER, "rule", 1), False),
+    "incidents_of_rule": (lambda t, e: t.incidents_of_rule(OTHER, "rule"), []),
+    "open_incident": (
+        lambda t, e: t.open_incident(dataclasses.replace(e.incident, tenant_id=OTHER, summary="theirs")),
+        True,
+    ),
+    "resolve_incident": (lambda t, e: t.resolve_incident(OTHER, e.incident.id, NOON, "theirs"), False),
+    "mark_told": (
+        lambda t, e: t.mark_told(dataclasses.replace(e.incident, tenant_id=OTHER), ["ops"], NOON),
+        False,
+    ),
+    "mark_settled": (lambda t, e: t.mark_settled(OTHER, e.incident.id, NOON), False),
     "insert_backfill": (
         lambda t, e: t.insert_backfill(dataclasses.replace(e.backfill, tenant_id=OTHER)),
         None,
@@ -380,6 +446,7 @@ OF_ALL = {
     "waits_over",
     *("overrides_waiting", "forget_overrides"),
     "open_backfills",
+    *("all_rules", "unsettled_incidents", "forget_incidents", "act_unnoted"),
     *("pulse", "begin_anew", "incarnation"),
     *("enter_shards", "hold_shards", "mark_shards", "list_shards"),
     *("see_node", "stop_node", "list_nodes", "forget_nodes", "ask_to_drain"),

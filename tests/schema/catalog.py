@@ -101,5 +101,6 @@ def declared() -> str:
             "long_work.sql",
             "throttling.sql",
             "secrets.sql",
+            "alerts.sql",
         )
     )

@@ -119,6 +119,9 @@ _SLOT = (1, job_id(7), NOON)
 _NO_PLACE = (None, None, None)
 _FIRST = NOON.replace(hour=0, day=FIRST_DAY.day)
 
+_NAMED = way("jobs_name", "tenant_id", "name")
+_PAGED = way("executions_pkey", "job_id", "slot", "tenant_id")
+
 HOT = [
     Guard(
         "lock_due",
@@ -328,6 +331,36 @@ HOT = [
         },
     ),
     Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
+    # What rules of alerts look at.
+    Guard("watched_by_name", [1, ["job-0000007", "job-0000008"]], {"jobs": (_NAMED,)}),
+    Guard("watched_by_id", [1, _KEYS[1]], {"looked_up": (JOB,)}),
+    Guard(
+        "watched_slice",
+        [1, job_id(7), '{"team": "billing"}', 5000],
+        {"jobs": (JOB,), "looked_up": (CURSOR,)},
+    ),
+    Guard("newest_runs", [1, _KEYS[1], NOON, 100], {"newest": (_PAGED,)}),
+    Guard(
+        "last_successes",
+        [1, _KEYS[1], NOON - timedelta(days=2), NOON, 1000],
+        {"e": (_PAGED,), "counted": (_PAGED,)},
+    ),
+    Guard("dead_by_job", [1, 10_000], {"executions": (way("executions_dead", "tenant_id"),)}),
+    *(
+        Guard(
+            statement,
+            [1, NOON, 500],
+            {
+                "head": (way("executions_claimable"),),
+                "step": (way("executions_claimable", "pool"),),
+                "due": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),),
+            },
+        )
+        for statement in ("waiting_long", "waiting_depth")
+    ),
+    # As much as workers hold at the moment, where somebody has a rule about it.
+    Guard("running_long", [1, NOON, 500], {"executions": (way("executions_running"),)}),
+    Guard("get_channels", [1, ["ops"]], {"looked_up": (JOB,)}),
     Guard("pauses_over", [NOON, 1000], {"jobs": (way("jobs_pause_ends", "paused_until"),)}),
     Guard(
         "is_day_busy",
@@ -344,8 +377,6 @@ def _listing(**where: object) -> list[object]:
 
 
 _HISTORY = way("executions_pkey", "job_id", "tenant_id")
-_PAGED = way("executions_pkey", "job_id", "slot", "tenant_id")
-_BY_NAME = way("jobs_name", "tenant_id")
 _STAGED = {"c": (CURSOR,), "e": (way("executions_pkey", "job_id", "slot", "kind", "tenant_id"),)}
 
 COLD = [
@@ -356,8 +387,8 @@ COLD = [
     Guard("begin_plan", [1, job_id(7), NOON], {"jobs": (JOB,)}),
     Guard(
         "list_jobs",
-        [1, NOON, None, None, None, None, None, None, None, 100],
-        {"listed": (_BY_NAME,), **_STAGED},
+        [1, NOON, None, None, None, None, None, None, "/", 100],
+        {"listed": (_NAMED,), **_STAGED},
         is_sorted_by_index=True,
     ),
     Guard(
@@ -368,13 +399,13 @@ COLD = [
     ),
     Guard(
         "list_jobs",
-        [1, NOON, None, "job-05", "job-05\U0010ffff", None, None, None, None, 100],
+        [1, NOON, None, "job-05", "job-05\U0010ffff", None, None, None, "/", 100],
         {"listed": (way("jobs_name", "tenant_id", "name"),), **_STAGED},
         is_sorted_by_index=True,
     ),
     Guard(
         "list_jobs",
-        [1, NOON, None, None, None, '{"team": "billing"}', None, None, None, 100],
+        [1, NOON, None, None, None, '{"team": "billing"}', None, None, "/", 100],
         {"listed": (way("jobs_tags", "tags"),), **_STAGED},
     ),
     Guard(
@@ -539,6 +570,11 @@ UNGUARDED = {
         "overrides_applied",
     ),
     *("slots_left_out", "insert_decided", "forget_overrides"),
+    # A tenant has a few rules and channels, and incidents are found by them, or are few.
+    *("put_channel", "lock_channels", "list_channels", "drop_channel", "channel_users", "act_unnoted"),
+    *("put_rule", "get_rule", "list_rules", "drop_rule", "count_alerting", "all_rules", "share_rule"),
+    *("unsettled_incidents", "incidents_of_rule", "list_incidents", "open_incident", "resolve_incident"),
+    *("mark_told", "mark_settled", "forget_incidents"),
     # One row for each process.
     *("pulse", "forget_pulses"),
 }

@@ -15,6 +15,7 @@ import orjson
 from cronwell import telemetry
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import DatabaseSettings, SchedulerSettings, Settings
+from cronwell.control.alerts import Alerts
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
@@ -33,6 +34,7 @@ from cronwell.runtime.clock import Clock, DatabaseClock
 from cronwell.runtime.keyring import Keyring
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
+from cronwell.scheduler.chores.alerting import Alerting
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.overriding import Overriding
@@ -101,6 +103,7 @@ class House:
         self.tzdata = Tzdata(self.store, clock, settings.scheduler, self.jobs)
         self.overrides = Overrides(self.store, self.bus, clock, settings, self.jobs)
         self.backfills = Backfills(self.store, clock, settings, self.jobs)
+        self.alerts = Alerts(self.store, self.bus, clock, settings)
         self.registry = Registry()
         self.every_shard = EveryShard()
         self.endings: list[str] = []
@@ -137,6 +140,9 @@ class House:
 
     def backfilling(self, clock: Clock | None = None) -> Backfilling:
         return Backfilling(self.store, self.bus, clock or self.clock, self.settings.retention)
+
+    def alerting(self, clock: Clock | None = None) -> Alerting:
+        return Alerting(self.store, self.bus, clock or self.clock, self.settings)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

@@ -12,6 +12,7 @@ from cronwell.api.auth import Authenticator
 from cronwell.api.edge import Edge
 from cronwell.api.metrics import Scrapes
 from cronwell.api.routes import (
+    alerts,
     audit,
     backfills,
     calendars,
@@ -40,6 +41,7 @@ ROUTERS = (
     backfills.router,
     schedules.router,
     calendars.router,
+    alerts.router,
     forecast.router,
     tzdata.router,
     reconcile.router,

@@ -13,6 +13,7 @@ from cronwell.api.services import Services
 from cronwell.api.tokens import Load, Tokens
 from cronwell.bus.port import Bus
 from cronwell.config import Settings
+from cronwell.control.alerts import Alerts
 from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
@@ -70,6 +71,7 @@ async def api(
         overrides=Overrides(store, bus, clock, settings, jobs),
         backfills=Backfills(store, clock, settings, jobs),
         callbacks=Callbacks(store, clock, settings),
+        alerts=Alerts(store, bus, clock, settings),
         cluster=Cluster(store, clock, settings),
         keys=Keys(store, clock),
         audit=Audit(store),

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cronwell.config import Settings
+from cronwell.control.alerts import Alerts
 from cronwell.control.audit import Audit
 from cronwell.control.backfills import Backfills
 from cronwell.control.calendars import Calendars
@@ -45,6 +46,7 @@ class Services:
     overrides: Overrides
     backfills: Backfills
     callbacks: Callbacks
+    alerts: Alerts
     cluster: Cluster
     keys: Keys
     audit: Audit

@@ -185,8 +185,8 @@ def trigger(
         return
     if not as_json:
         screen.remark(f"triggered {execution['job']}: execution {execution['id']}")
-    ended = _ended(here.client, execution["id"])
-    _say(screen, ended, _ending(ended))
+    ended = wait_for(here.client, execution["id"])
+    _say(screen, ended, ending(ended))
     if not as_json and ended.get("output"):
         screen.line(ended["output"].rstrip("\n"))
     if ended["state"] != "succeeded":
@@ -286,15 +286,16 @@ def _described(screen: Screen, job: dict[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _ended(client: Client, execution_id: str) -> dict[str, Any]:
+def wait_for(client: Client, execution_id: str, *states: str) -> dict[str, Any]:
+    """An execution, once it has ended, or is in one of these states."""
     while True:
         found: dict[str, Any] = client.get(execution_path(execution_id))
-        if found["state"] in ENDED:
+        if found["state"] in ENDED or found["state"] in states:
             return found
         time.sleep(WAIT_SECONDS)
 
 
-def _ending(execution: dict[str, Any]) -> str:
+def ending(execution: dict[str, Any]) -> str:
     """How an execution ended, with its error's first line uncut: its last words say what to do."""
     length = lists.took(execution)
     sentence = f"{execution['state']} in {length}" if length else str(execution["state"])

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from cronwell import __version__
 from cronwell.cli import (
+    alerts,
     audit,
     backfills,
     calendars,
@@ -138,6 +139,7 @@ app.add_typer(executions.app, name="execution")
 app.add_typer(backfills.app, name="backfill")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(calendars.app, name="calendar")
+app.add_typer(alerts.app, name="alert")
 app.command()(preview)
 app.command()(explain)
 app.command()(forecast)

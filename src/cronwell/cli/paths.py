@@ -55,6 +55,14 @@ def host_path(host: str) -> str:
     return f"/v1/hosts/{_quoted(host)}"
 
 
+def rule_path(name: str) -> str:
+    return f"/v1/alerts/rules/{_quoted(name)}"
+
+
+def channel_path(name: str) -> str:
+    return f"/v1/alerts/channels/{_quoted(name)}"
+
+
 def node_path(node: str) -> str:
     return f"/v1/cluster/nodes/{_quoted(node)}"
 

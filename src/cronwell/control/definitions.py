@@ -79,6 +79,12 @@ def judge(
         )
     if spec.target.publish is not None:
         _check_broker(spec.target.publish, settings)
+    if spec.target.email is not None:
+        raise errors.Invalid.field(
+            "target.email",
+            "mail is sent by the channels of alerts alone (PUT /v1/alerts/channels/NAME)",
+            accepted="http, shell, handler or publish",
+        )
     check_payload(spec.payload, settings)
     plan = None
     if kept is not None and all(kept.raw.get(name) == raw.get(name) for name in _SCHEDULE_FIELDS):

@@ -40,6 +40,7 @@ from cronwell.control.scheduling import (
 )
 from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
 from cronwell.model.access import Caller
+from cronwell.model.alerts import is_own
 from cronwell.model.planning import load_plan
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import (
@@ -242,7 +243,7 @@ class Jobs:
         job = None
         if job_id is not None:
             job = await self._store.get_job(tenant_id, job_id, self._clock.now())
-        if job is None:
+        if job is None or is_own(job.name):
             raise errors.NotFound(
                 f"there is no job {reference!r}; use its id, or name:<name> for the job of that name"
             )

@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from cronwell import durations
 from cronwell.model.part import Part
@@ -31,6 +32,8 @@ from cronwell.model.references import SecretRef, text_or_secret
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
+# What RFC 5321 calls a Mailbox, without quotes, comments and address literals.
+ADDRESS_PATTERN = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$"
 PAYLOAD_DEPTH = 32
 _NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f]")
 DURATION_EXAMPLES = ["30s", "1h30m", "PT15M"]
@@ -41,6 +44,7 @@ RESERVED_HEADER_PREFIXES = ("webhook-", "cronwell-", "proxy-")
 
 Priority = Literal["high", "normal", "low"]
 TargetKind = Literal["http", "shell", "handler", "publish"]
+"""What the jobs of users call."""
 TARGET_KINDS: tuple[TargetKind, ...] = get_args(TargetKind)
 Backoff = Literal["exponential", "linear", "fixed"]
 RetriedOutcome = Literal["failed", "timed_out", "worker_lost"]
@@ -106,6 +110,9 @@ class HttpTarget(Part):
     """Headers to add: texts, or `{"secret": "name"}`. Those that Cronwell sets itself are refused."""
     callback: Callback | None = None
     """What is answered with 202 has not ended: it waits for its callback. Without this, 202 is success."""
+    body: Literal["delivery", "payload"] = "delivery"
+    """What is sent: the delivery, with the payload in it, or the payload alone, as receivers expect that know nothing of
+    Cronwell."""
 
     @field_validator("url")
     @classmethod
@@ -174,6 +181,16 @@ class HandlerTarget(Part):
     """The name under which the function is registered."""
 
 
+Address = Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=254)]
+
+
+class EmailTarget(Part):
+    """Send mail: the payload has its `subject` and its `text`. Only channels of alerts do that."""
+
+    to: Annotated[list[Address], Field(min_length=1, max_length=20)]
+    """Who gets it."""
+
+
 class Target(Part):
     """What an attempt calls: exactly one of the kinds."""
 
@@ -185,10 +202,12 @@ class Target(Part):
     """A Python function to call."""
     publish: PublishTarget | None = None
     """A broker to send a message to."""
+    # Not for the jobs of users, who are not told of it.
+    email: SkipJsonSchema[EmailTarget | None] = None
 
     @model_validator(mode="after")
     def _check_one(self) -> Target:
-        given = [kind for kind in TARGET_KINDS if getattr(self, kind) is not None]
+        given = [kind for kind in (*TARGET_KINDS, "email") if getattr(self, kind) is not None]
         if len(given) != 1:
             raise ValueError(
                 f"give exactly one of {', '.join(TARGET_KINDS)} (given: {', '.join(given) or 'none'})"
@@ -196,8 +215,8 @@ class Target(Part):
         return self
 
     @property
-    def kind(self) -> TargetKind:
-        return next(kind for kind in TARGET_KINDS if getattr(self, kind) is not None)
+    def kind(self) -> TargetKind | Literal["email"]:
+        return next((kind for kind in TARGET_KINDS if getattr(self, kind) is not None), "email")
 
 
 class OutcomeRule(Part):

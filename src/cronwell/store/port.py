@@ -15,6 +15,7 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.access_port import AccessStore, ApiKey, Tenant
+from cronwell.store.alerts_port import AlertChanges, AlertStore, Incident, KeptChannel, KeptRule, WatchedJob
 from cronwell.store.audit_port import AuditEntry, AuditFilter, AuditStore, Link
 from cronwell.store.backfill import Backfill, BackfillState, ByDefinition
 from cronwell.store.callback_port import CallbackChanges, CallbackStore, Called, Told
@@ -94,9 +95,12 @@ __all__ = [
     "HeldBack",
     "Herd",
     "HostState",
+    "Incident",
     "Job",
     "JobFilter",
     "KeptCalendar",
+    "KeptChannel",
+    "KeptRule",
     "KeptSecret",
     "Line",
     "Link",
@@ -123,11 +127,12 @@ __all__ = [
     "Touched",
     "Transaction",
     "WaitingOverride",
+    "WatchedJob",
     "Worker",
 ]
 
 
-class Transaction(CallbackChanges, ClusterChanges, ScheduleChanges, SecretChanges, Protocol):
+class Transaction(AlertChanges, CallbackChanges, ClusterChanges, ScheduleChanges, SecretChanges, Protocol):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -225,7 +230,15 @@ class Transaction(CallbackChanges, ClusterChanges, ScheduleChanges, SecretChange
 
 
 class Store(
-    AccessStore, AuditStore, CallbackStore, ClusterStore, HostStore, ScheduleReads, SecretStore, Protocol
+    AccessStore,
+    AlertStore,
+    AuditStore,
+    CallbackStore,
+    ClusterStore,
+    HostStore,
+    ScheduleReads,
+    SecretStore,
+    Protocol,
 ):
     """The durable truth."""
 

@@ -44,7 +44,9 @@ def build(call: Call, target: HttpTarget, timestamp: int, public_url: str = "") 
     make = _letterhead if call.hidden is None else _letterhead.__wrapped__
     origin, has_body, head = make(target.url, target.method, given)
     slot = wire.write_moment(call.slot)
-    body = _write_body(call, slot) if has_body else b""
+    body = b""
+    if has_body:
+        body = _write_body(call, slot) if target.body == "delivery" else wire.write_json(call.payload)
     execution = call.execution_id
     signature = signing.sign(call.secret, execution, timestamp, body)
     # None of these can be set by a user, and none can hold what ends a line: a job's name is quoted.

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -19,7 +19,7 @@ from cronwell.model.access import Scope
 from cronwell.model.execution import State
 from cronwell.runtime.acting import acting_for
 from cronwell.runtime.postgres import Database
-from cronwell.store.port import Ended, HostState, Job
+from cronwell.store.port import Ended, HostState, Incident, Job
 from cronwell.store.postgres.store import PostgresStore
 from tests.api.attacks.conftest import As, Fortress
 from tests.api.rig import serving
@@ -42,6 +42,9 @@ HELD = (
     "overrides",
     "backfills",
     "idempotency_keys",
+    "alert_channels",
+    "alert_rules",
+    "alert_incidents",
     "api_keys",
     "gates",
     "holds",
@@ -100,6 +103,13 @@ async def estate(fortress: Fortress) -> Estate:
     backfill = (
         await owner.call("POST", f"/v1/jobs/{job['id']}/backfills", {"from": past, "note": "secret"})
     ).json
+    await owner.call("PUT", "/v1/alerts/channels/secret-channel", {"slack": {"url": "https://example.com/x"}})
+    rule = {"on": {"job": "secret-plan"}, "when": {"dead_letters": 0}, "channels": ["secret-channel"]}
+    await owner.call("PUT", "/v1/alerts/rules/secret-rule", rule)
+    tenant_id = fortress.tenant_ids["theirs"]
+    incident = Incident(tenant_id, uuid4(), "secret-rule", "", None, "info", "secret", "{}", now)
+    async with rig.store.transaction() as transaction:
+        await transaction.open_incident(incident)
     keys = (await owner.call("GET", "/v1/keys")).json["items"]
     await owner.call("PUT", "/v1/limits/host:secret-days.example", {"rate": "1/s"})
     await rig.store.note_hosts(
@@ -127,6 +137,8 @@ async def estate(fortress: Fortress) -> Estate:
             "/v1/executions/{id}": triggered["id"],
             "/v1/dead-letters/{id}": triggered["id"],
             "/v1/calendars/{name}": "secret-days",
+            "/v1/alerts/channels/{name}": "secret-channel",
+            "/v1/alerts/rules/{name}": "secret-rule",
             "/v1/backfills/{id}": backfill["id"],
             "/v1/secrets/{name}": "secret-token",
             "/v1/keys/{id}": keys[0]["id"],
@@ -146,6 +158,7 @@ ROUTES = [
     if "/v1/cluster" not in route.path_format and "/v1/callbacks" not in route.path_format
     for method in sorted(route.methods or ())
 ]
+CHANNEL = {"webhook": {"url": "https://example.com/ours"}}
 BODIES: dict[str, Any] = {
     "PUT /v1/calendars/{name}": {"dates": ["2031-01-01"]},
     "PUT /v1/limits/{target}": {"rate": "2/s"},
@@ -159,6 +172,8 @@ MAKES_OURS: dict[str, object] = {
     "PUT /v1/calendars/{name}": {"dates": ["2031-01-01"]},
     "PUT /v1/limits/{target}": {"rate": "5/s"},
     "PUT /v1/secrets/{name}": {"value": "ours"},
+    "PUT /v1/alerts/channels/{name}": CHANNEL,
+    "PUT /v1/alerts/rules/{name}": {"on": "tenant", "when": {"dead_letters": 0}, "channels": ["ours"]},
 }
 
 
@@ -167,6 +182,7 @@ async def test_an_id_of_another_tenant_is_not_found_on_any_route(
 ) -> None:
     before = await _everything(api_database, fortress.tenant_ids["theirs"])
     ours = await fortress.key("ours")
+    await ours.call("PUT", "/v1/alerts/channels/ours", CHANNEL)
     wrong = [told for method, path in ROUTES for told in await _reached(method, path, ours, estate)]
     assert (len(ROUTES) > 25, wrong) == (True, [])
     assert await _everything(api_database, fortress.tenant_ids["theirs"]) == before
@@ -174,7 +190,7 @@ async def test_an_id_of_another_tenant_is_not_found_on_any_route(
 
 async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str]:
     """What a route answers to an id of another tenant, where it is not what it answers to one that nobody has."""
-    place = re.match(r"/v1/[a-z-]+/\{\w+\}", path)
+    place = re.match(r"/v1/[a-z-]+(?:/[a-z-]+)?/\{\w+\}", path)
     assert place is not None, path
     named = [estate.ids[place[0]]]
     if place[0] == "/v1/jobs/{id}":
@@ -193,7 +209,7 @@ async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str
         known = await ours.call(method, address, BODIES.get(f"{method} {path}"))
         nowhere = address.replace(reference, "01234567-89ab-7def-8123-456789abcdef")
         unknown = await ours.call(method, nowhere, BODIES.get(f"{method} {path}"))
-        told = known.body
+        told = known.body.replace(reference.removeprefix("name:").encode(), b"")
         for own in (b"secret-plan", b"secret-days", b"secret-token", b"/v1/secrets/", b"there is no secret "):
             told = told.replace(own, b"")
         if (known.status, unknown.status) != (404, 404) or b"secret" in told:
@@ -211,6 +227,9 @@ LISTS = [
     "/v1/calendars",
     "/v1/limits",
     "/v1/hosts",
+    "/v1/alerts/channels",
+    "/v1/alerts/rules",
+    "/v1/alerts/incidents",
     "/v1/backfills",
     "/v1/secrets",
     "/v1/keys?limit=1000",

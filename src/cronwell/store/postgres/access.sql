@@ -108,7 +108,7 @@ set weight = $2,
     max_per_minute = $7,
     jobs = case
         when $3::integer is null then 0
-        else (select count(*) from jobs where jobs.tenant_id = tenants.id and jobs.state <> 'deleted')
+        else (select count(*) from jobs where jobs.tenant_id = tenants.id and jobs.state <> 'deleted' and jobs.name > '/')
     end
 where name = $1
 returning id, name, weight, created_at, max_jobs, max_payload, max_requests, max_running, max_per_minute

@@ -119,7 +119,8 @@ from (
 ) as counted
 
 -- name: insert_asked
--- Add executions that were asked for, rather than scheduled. One that is there already stays as it is.
+-- Add executions that were asked for, rather than scheduled. One that is there already stays as it is. Messages of alerts do
+-- not wait for their tenant's quotas: they may have to tell that these are used up.
 insert into executions (
     tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, payload, reason, queueing, gate,
     gate_limit, is_followed
@@ -128,7 +129,7 @@ select
     tenant_id, job_id, kind, slot, ready_at, 'pending', revision, tier_of(priority, gate), running_limit, pool, payload::json,
     reason, queueing, gate, gate_limit, is_followed
 from (
-    select *, coalesce(named, case when tenant_id = any(array(select limited_tenants())) then '' end) as gate
+    select *, coalesce(named, case when tenant_id = any(array(select limited_tenants())) and reason is distinct from 'alert' then '' end) as gate
     from unnest(
         $1::integer[], $2::uuid[], $3::execution_kind[], $4::timestamptz[], $5::timestamptz[], $6::integer[], $7::smallint[],
         $8::smallint[], $9::text[], $10::text[], $11::text[], $12::smallint[], $13::text[], $14::smallint[], $15::boolean[]

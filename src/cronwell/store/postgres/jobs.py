@@ -21,6 +21,11 @@ _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 
 # The first text after every text with a given prefix, in the "C" order that names are kept in.
 _AFTER_ANY = "\U0010ffff"
+# The last text before every name that a user can give. Jobs that Cronwell keeps for itself, those of channels of alerts, have
+# names before it, and are in no list.
+_BEFORE_ANY = "/"
+
+_FIRST = (_BEFORE_ANY, UUID(int=0))
 
 
 class JobReads:
@@ -42,7 +47,7 @@ class JobReads:
         prefix = where.name_prefix
         prefix_end = None if prefix is None else prefix + _AFTER_ANY
         tags = None if not where.tags else orjson.dumps(where.tags).decode()
-        name, last_id = after or (None, None)
+        name, last_id = max(after, _FIRST) if after is not None else _FIRST
         if where.state == "deleted":
             rows = await self._database.fetch(
                 _SQL["list_deleted_jobs"],

@@ -15,6 +15,8 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.postgres.access import AccessRows
 from cronwell.store.postgres.accounts import AccountReads
+from cronwell.store.postgres.alert_evidence import AlertEvidence
+from cronwell.store.postgres.alerts import AlertReads
 from cronwell.store.postgres.audit import AuditReads
 from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows
@@ -49,6 +51,8 @@ class PostgresStore(
     JobReads,
     AccessRows,
     AccountReads,
+    AlertEvidence,
+    AlertReads,
     AuditReads,
     BackfillReads,
     CalendarRows,

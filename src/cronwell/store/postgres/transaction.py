@@ -16,6 +16,7 @@ from cronwell.model.planning import LOWEST_PRIORITY, PlannedSlot
 from cronwell.model.shards import shard_of
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
+from cronwell.store.postgres.alerts import AlertWrites
 from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
@@ -47,6 +48,7 @@ IMMINENT = timedelta(seconds=5)
 
 
 class PostgresTransaction(
+    AlertWrites,
     BackfillWrites,
     CalendarNotes,
     CallbackLocks,
