@@ -93,6 +93,22 @@ LOSS_WINDOW = Gauge(
 )
 FINDINGS = Counter("cronwell_findings", "What the scanner found that should not be, by each walk", ["kind"])
 REARMED = Counter("cronwell_rearmed", "What the scanner has mended of that", ["kind"])
+DEPENDENTS = Counter(
+    "cronwell_dependents_judged", "Slots of jobs that follow others, as they were judged", ["verdict"]
+)
+DEPENDENTS_WAITING = Gauge(
+    "cronwell_dependents_waiting",
+    "Slots of jobs that follow others for which some of these have ended and others have not",
+    multiprocess_mode="mostrecent",
+)
+DEPENDENTS_OLDEST = Gauge(
+    "cronwell_dependents_oldest_seconds", "How long the oldest of them waits", multiprocess_mode="mostrecent"
+)
+DEPENDENTS_STUCK = Gauge(
+    "cronwell_dependents_stuck",
+    "How many of them have waited for longer than scheduler.stuck_after",
+    multiprocess_mode="mostrecent",
+)
 FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
 REQUESTS = Histogram(
     "cronwell_http_request_seconds",

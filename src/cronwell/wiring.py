@@ -38,6 +38,7 @@ from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.chaining import Chaining
 from cronwell.scheduler.chores.gating import Gating
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
@@ -263,6 +264,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
         Overriding(base.store, base.clock, overrides, settings.retention),
         Backfilling(base.store, base.bus, base.clock, settings.retention),
+        Chaining(base.store, base.bus, base.clock, settings.scheduler),
         Sealing(base.store),
         Scan(base.store, base.clock, Rearming(base.store, base.clock, settings.scheduler, calendars)),
     ]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from cronwell.model.dependencies import RERUN, UNSEEN, On, Seen
 from cronwell.model.execution import OPEN, Kind, State
-from cronwell.store.port import AtSlot, Edge, JobPlace, Prospect, SlotPlace, Transaction
+from cronwell.store.dependency_port import AtSlot, Edge, JobPlace, Prospect, SlotPlace
+from cronwell.store.port import Transaction
 
 _COMING = Seen(State.PENDING)
 
@@ -46,7 +47,9 @@ class Sight:
 
     def own(self, place: SlotPlace) -> AtSlot | None:
         """The execution that a dependent has at a slot because it follows others."""
-        return next((each for each in self.executions.get(place, ()) if each.key.kind is Kind.DEPENDENCY), None)
+        return next(
+            (each for each in self.executions.get(place, ()) if each.key.kind is Kind.DEPENDENCY), None
+        )
 
     def _find_coming(self) -> None:
         """Those that have no execution yet and get one, or a skip: by their schedule, or by one that they follow."""
@@ -75,7 +78,9 @@ async def look(transaction: Transaction, places: Collection[SlotPlace]) -> Sight
     await _read_upstreams(transaction, sight, places)
     await _read(transaction, sight, places)
     ahead = _above(sight.upstreams, places)
-    while ahead := [place for place in ahead if place not in sight.executions and place not in sight.prospects]:
+    while ahead := [
+        place for place in ahead if place not in sight.executions and place not in sight.prospects
+    ]:
         await _read(transaction, sight, ahead)
         bare = [place for place in ahead if place not in sight.executions]
         if not bare:

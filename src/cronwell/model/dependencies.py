@@ -17,12 +17,20 @@ an end as any other to those that follow it in turn. Nothing here reads a clock 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 
 from cronwell.model.execution import TERMINAL, State
 from cronwell.model.part import Part, StrictDuration
@@ -55,9 +63,16 @@ class Upstream(Part):
     """How its execution must have ended: `finished` is succeeded or failed."""
 
 
+def _check_each_once(upstreams: list[Upstream]) -> list[Upstream]:
+    if len({each.job for each in upstreams}) < len(upstreams):
+        raise ValueError("list each job once")
+    return upstreams
+
+
 Upstreams = Annotated[
     list[Annotated[Upstream, BeforeValidator(_read_upstream, json_schema_input_type=str | Upstream)]],
     Field(min_length=1, max_length=MOST_UPSTREAMS),
+    AfterValidator(_check_each_once),
 ]
 
 
@@ -174,30 +189,26 @@ def is_revivable(state: State, reason: str | None) -> bool:
 
     Not where it gave up waiting: what ends after that is no news.
     """
-    return (
-        state is State.SKIPPED and reason is not None and reason.startswith(_PREFIX) and reason != TIMEOUT
-    )
+    return state is State.SKIPPED and reason is not None and reason.startswith(_PREFIX) and reason != TIMEOUT
 
 
 def find_cycle(upstreams: Mapping[K, Iterable[K]], starts: Iterable[K]) -> list[K] | None:
-    """A way from one of `starts` along its upstreams back to itself, as a dependent follows an upstream; None without one."""
+    """A job that follows itself, above `starts`: from it by way of those that follow it to itself; None without one."""
+    finished: set[K] = set()
     for start in starts:
-        came_from: dict[K, K] = {}
-        ahead = [start]
-        while ahead:
-            at = ahead.pop()
-            for above in upstreams.get(at, ()):
-                if above == start:
-                    return _path(came_from, start, at)
-                if above not in came_from:
-                    came_from[above] = at
-                    ahead.append(above)
+        path: dict[K, Iterator[K]] = {}
+        at: K | None = start
+        while True:
+            if at is not None and at not in finished:
+                if at in path:
+                    way = list(path)
+                    return [at, *reversed(way[way.index(at) + 1 :]), at]
+                path[at] = iter(upstreams.get(at, ()))
+            if not path:
+                break
+            last = next(reversed(path))
+            at = next(path[last], None)
+            if at is None:
+                finished.add(last)
+                del path[last]
     return None
-
-
-def _path(came_from: Mapping[K, K], start: K, last: K) -> list[K]:
-    """From `start` down to itself again: each is followed by the next."""
-    path = [start, last]
-    while path[-1] != start:
-        path.append(came_from[path[-1]])
-    return path

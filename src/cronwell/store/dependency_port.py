@@ -112,9 +112,15 @@ class UpstreamResult:
 
 @dataclass(frozen=True, slots=True)
 class NamedJob:
+    """A job, in short."""
+
     id: UUID
     name: str
     state: str
+    schedule: str | None
+    """As it was written."""
+    after: str | None
+    """As it was written, as JSON."""
 
 
 class DependencyChanges(Protocol):

@@ -27,6 +27,7 @@ from cronwell.store.cluster_port import (
     Shard,
     Suspect,
 )
+from cronwell.store.dependency_port import DependencyChanges, DependencyReads
 from cronwell.store.records import (
     Answer,
     Attempt,
@@ -113,7 +114,7 @@ __all__ = [
 ]
 
 
-class Transaction(ClusterChanges, ScheduleChanges, Protocol):
+class Transaction(ClusterChanges, DependencyChanges, ScheduleChanges, Protocol):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -210,7 +211,7 @@ class Transaction(ClusterChanges, ScheduleChanges, Protocol):
     async def remember(self, tenant_id: int, key: str, answer: Answer, now: datetime) -> None: ...
 
 
-class Store(AccessStore, AuditStore, ClusterStore, ScheduleReads, Protocol):
+class Store(AccessStore, AuditStore, ClusterStore, DependencyReads, ScheduleReads, Protocol):
     """The durable truth."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...

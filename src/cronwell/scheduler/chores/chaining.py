@@ -27,7 +27,8 @@ from cronwell.model.execution import ExecutionKey, Kind
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import PRIORITIES
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Dependent, JobPlace, NewExecution, Revised, SlotPlace, Store, Transaction
+from cronwell.store.dependency_port import Dependent, JobPlace, Revised, SlotPlace
+from cronwell.store.port import NewExecution, Store, Transaction
 
 BATCH = 500
 SOONEST_LOOK, LATEST_LOOK = timedelta(seconds=1), timedelta(minutes=1)
@@ -125,7 +126,13 @@ async def _judge_all(
     since = await transaction.waiting_since(places)
     for place in places:
         dependent = dependents.get((place[0], place[1]))
-        rule = None if dependent is None else _rule(dependent)
+        try:
+            rule = None if dependent is None else _spec(dependent.spec).rule
+        except ValueError as error:
+            # One whose definition cannot be read must not keep the others from running.
+            telemetry.dependent_unread(job=str(place[1]), error=error)
+            done.waiting.append((place, since.get(place, now), now + LATEST_LOOK))
+            continue
         if dependent is None or rule is None or dependent.state == "deleted":
             done.decided.append(place)
         else:
@@ -138,15 +145,14 @@ async def _judge_all(
 async def _places_below(
     transaction: Transaction, ended: Sequence[tuple[int, ExecutionKey]]
 ) -> list[SlotPlace]:
-    jobs: list[JobPlace] = sorted({(tenant_id, key.job_id) for tenant_id, key in ended})
-    below: dict[JobPlace, list[SlotPlace]] = {}
-    for tenant_id, upstream_id, dependent_id in await transaction.dependents_of(jobs):
-        below.setdefault((tenant_id, upstream_id), []).extend(
-            (tenant_id, dependent_id, key.slot)
-            for owner, key in ended
-            if owner == tenant_id and key.job_id == upstream_id
-        )
-    return [place for places in below.values() for place in places]
+    slots: dict[JobPlace, list[datetime]] = {}
+    for tenant_id, key in ended:
+        slots.setdefault((tenant_id, key.job_id), []).append(key.slot)
+    return [
+        (tenant_id, dependent_id, slot)
+        for tenant_id, upstream_id, dependent_id in await transaction.dependents_of(sorted(slots))
+        for slot in slots[tenant_id, upstream_id]
+    ]
 
 
 def _decide(
@@ -193,9 +199,7 @@ def _revise(done: _Round, place: SlotPlace, dependent: Dependent, was: str | Non
     ready_at = judged.ready_at if reason == REVIVED else None
     if reason != was:
         pool = _spec(dependent.spec).pool
-        done.revised.append(
-            Revised(place, ready_at, reason, dependent.revision, pool, dependent.is_followed)
-        )
+        done.revised.append(Revised(place, ready_at, reason, dependent.revision, pool, dependent.is_followed))
         if ready_at is not None:
             done.pools.add(pool)
 
@@ -242,10 +246,6 @@ def _look_at(since: datetime, rule: Rule, now: datetime) -> datetime:
     """When to look again at what waits: after half as long as it has waited, and when its time is over."""
     again = now + min(max((now - since) / 2, SOONEST_LOOK), LATEST_LOOK)
     return again if rule.timeout is None else min(again, since + rule.timeout)
-
-
-def _rule(dependent: Dependent) -> Rule | None:
-    return _spec(dependent.spec).rule
 
 
 @lru_cache(maxsize=10_000)

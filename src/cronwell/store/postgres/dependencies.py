@@ -177,9 +177,7 @@ class DependencyWrites(DayChanges):
 
     async def prospects_at(self, places: Sequence[SlotPlace]) -> dict[SlotPlace, Prospect]:
         rows = await self._connection.fetch(_SQL["prospects_at"], *columns(places, 3))
-        return {
-            _place(row): Prospect(row["is_ahead"], row["is_waiting"], row["is_skipped"]) for row in rows
-        }
+        return {_place(row): Prospect(row["is_ahead"], row["is_waiting"], row["is_skipped"]) for row in rows}
 
     async def skip_unmet(self, reasons: Mapping[SlotPlace, str], now: datetime) -> None:
         await self._connection.execute(

@@ -13,7 +13,7 @@ where tenant_id = $1
 
 -- name: jobs_of_ids
 -- What some jobs are called, and how they stand.
-select id, name, state
+select id, name, state, spec ->> 'schedule' as schedule, (spec -> 'after')::text as after
 from jobs
 where tenant_id = $1
     and id = any($2::uuid[])

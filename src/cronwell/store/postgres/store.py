@@ -18,6 +18,7 @@ from cronwell.store.postgres.accounts import AccountReads
 from cronwell.store.postgres.audit import AuditReads
 from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows
+from cronwell.store.postgres.dependencies import DependencyRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.gates import GateRows
@@ -49,6 +50,7 @@ class PostgresStore(
     AuditReads,
     BackfillReads,
     CalendarRows,
+    DependencyRows,
     ForecastReads,
     GateRows,
     NodeRows,

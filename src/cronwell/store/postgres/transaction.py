@@ -19,6 +19,7 @@ from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob,
 from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
+from cronwell.store.postgres.dependencies import DependencyWrites
 from cronwell.store.postgres.overrides import OverrideChanges
 from cronwell.store.postgres.rows import (
     QUEUEING,
@@ -45,7 +46,7 @@ IMMINENT = timedelta(seconds=5)
 
 
 class PostgresTransaction(
-    BackfillWrites, CalendarNotes, OverrideChanges, ScanChanges, ShardChanges, TzdataChanges
+    BackfillWrites, CalendarNotes, DependencyWrites, OverrideChanges, ScanChanges, ShardChanges, TzdataChanges
 ):
     """Implements `store.port.Transaction` on one connection."""
 
