@@ -20,6 +20,7 @@ from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
+from cronwell.control.graph import Graphs
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
@@ -34,6 +35,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.chaining import Chaining
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.rezoning import Rezoning
@@ -92,6 +94,7 @@ class House:
         self.bus = PostgresBus(database, url, can_listen=True, on_error=telemetry.service_failed)
         self.jobs = Jobs(self.store, self.bus, clock, settings)
         self.executions = Executions(self.store, self.bus, clock, settings, self.jobs)
+        self.graphs = Graphs(self.store, self.bus, clock, self.jobs, self.executions)
         self.outlook = Outlook(self.store, clock, self.jobs)
         self.explain = Explain(self.store, clock, self.jobs)
         self.calendars = Calendars(self.store, clock)
@@ -136,6 +139,9 @@ class House:
 
     def backfilling(self, clock: Clock | None = None) -> Backfilling:
         return Backfilling(self.store, self.bus, clock or self.clock, self.settings.retention)
+
+    def chaining(self) -> Chaining:
+        return Chaining(self.store, self.bus, self.clock, self.settings.scheduler)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

@@ -97,10 +97,10 @@ class Explain:
         key = ExecutionKey(job.id, Kind.SCHEDULED if rule is None else Kind.DEPENDENCY, at)
         execution = await self._store.get_execution(tenant_id, key)
         others = [
-            found
+            other
             for kind in Kind
             if kind is not key.kind
-            and (found := await self._store.get_execution(tenant_id, ExecutionKey(job.id, kind, at)))
+            and (other := await self._store.get_execution(tenant_id, ExecutionKey(job.id, kind, at)))
             is not None
         ]
         override = await self._store.get_override(tenant_id, job.id, at)
@@ -127,8 +127,7 @@ class Explain:
                 told["sentence"] += f" {wait}"
             return Explanation(**facts | told)
         if rule is not None and job.deleted_at is None:
-            verdict, reason, sentence = told_waiting(upstreams, at)
-            return Explanation(**facts, verdict=verdict, reason=reason, sentence=sentence)
+            return Explanation(**facts | told_waiting(upstreams, at))
         verdict, reason, sentence = await self._without_execution(job, schedule, at, now)
         if verdict == "planned" and override is not None:
             verdict, reason, sentence = _foreseen(override, sentence, now)

@@ -33,20 +33,15 @@ class UpstreamView(View):
     is_satisfied: bool
 
 
-def told_waiting(
-    upstreams: list[UpstreamView], at: datetime
-) -> tuple[Literal["waiting", "not_a_slot"], str | None, str]:
+def told_waiting(upstreams: list[UpstreamView], at: datetime) -> dict[str, str]:
     """What to say of an instant at which a job that follows others has no execution."""
-    if not any(each.state == "unfinished" for each in upstreams):
-        names = ", ".join(each.job for each in upstreams)
-        when = instants.write(at)
-        return (
-            "not_a_slot",
-            "no_upstream",
-            f"The job follows {names}, and has no execution for {when} by them.",
-        )
-    unfinished = ", ".join(each.job for each in upstreams if each.state == "unfinished")
-    return "waiting", "upstream", f"The slot waits for the end of {unfinished}."
+    unfinished = [each.job for each in upstreams if each.state == "unfinished"]
+    if unfinished:
+        sentence = f"The slot waits for the end of {', '.join(unfinished)}."
+        return {"verdict": "waiting", "reason": "upstream", "sentence": sentence}
+    names = ", ".join(each.job for each in upstreams)
+    sentence = f"The job follows {names}, and has no execution for {instants.write(at)} by them."
+    return {"verdict": "not_a_slot", "reason": "no_upstream", "sentence": sentence}
 
 
 async def upstreams_at(store: Store, job: Job, slot: datetime) -> list[UpstreamView]:

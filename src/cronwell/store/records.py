@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
@@ -138,6 +139,8 @@ class Claimed:
     """What it had to wait for: its group, or nothing but its tenant's quotas."""
     is_awaited: bool = False
     """Others may be waiting for its end."""
+    upstream: dict[str, Any] | None = None
+    """What the jobs that it follows ended with, for one that follows others; read after the claim."""
 
 
 @dataclass(frozen=True, slots=True)

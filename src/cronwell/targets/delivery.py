@@ -92,15 +92,16 @@ _quote = lru_cache(maxsize=4096)(quote)
 
 
 def _write_body(call: Call, slot: str) -> bytes:
-    return wire.write_json(
-        {
-            "job": call.job_name,
-            "execution": call.execution_id,
-            "slot": slot,
-            "attempt": call.attempt,
-            "payload": call.payload,
-        }
-    )
+    body = {
+        "job": call.job_name,
+        "execution": call.execution_id,
+        "slot": slot,
+        "attempt": call.attempt,
+        "payload": call.payload,
+    }
+    if call.upstream is not None:
+        body["upstream"] = call.upstream
+    return wire.write_json(body)
 
 
 def _traceparent(call: Call) -> str:

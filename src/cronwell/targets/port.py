@@ -39,6 +39,8 @@ class Call:
     timeout: timedelta
     secret: str
     """The tenant's signing secret, in the `whsec_…` form of Standard Webhooks."""
+    upstream: dict[str, Any] | None = None
+    """What the jobs that it follows ended with, by their names; None for an execution that follows none."""
 
 
 class Stop:

@@ -69,6 +69,7 @@ class Attempt:
             payload=self.job.payload if claimed.payload is None else orjson.loads(claimed.payload),
             timeout=terms.timeout,
             secret=self.job.secret,
+            upstream=claimed.upstream,
         )
 
     def take_progress(self, progress: Any) -> None:
