@@ -11,6 +11,7 @@ import pytest
 from cronwell import errors
 from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.runtime.clock import ManualClock
+from cronwell.store.postgres.transaction import PostgresTransaction
 from tests.roles.dependencies import MINUTE, NOON, SLOT, Chain
 from tests.support.house import CALLER, TENANT, House
 
@@ -29,11 +30,14 @@ async def test_a_dependent_runs_or_is_skipped_by_how_its_upstream_ended(chain: C
         (State.FAILED, "failed"): "pending",
         (State.FAILED, "finished"): "pending",
         **{(State.SKIPPED, on): "skipped: upstream_skipped" for on in ("succeeded", "failed", "finished")},
-        **{(State.CANCELLED, on): "skipped: upstream_cancelled" for on in ("succeeded", "failed", "finished")},
+        **{
+            (State.CANCELLED, on): "skipped: upstream_cancelled" for on in ("succeeded", "failed", "finished")
+        },
     }
     upstreams = {state: await chain.create(state.value) for state, on in became if on == "finished"}
     dependents = {
-        (state, on): await chain.create(f"{state}-{on}", {"job": state.value, "on": on}) for state, on in became
+        (state, on): await chain.create(f"{state}-{on}", {"job": state.value, "on": on})
+        for state, on in became
     }
     await chain.judge()
     assert {await chain.state(each) for each in dependents.values()} == {"none"}
@@ -386,11 +390,10 @@ async def test_nothing_is_lost_where_a_scheduler_dies_half_way(
         written.append(True)
         raise ConnectionError
 
-    from cronwell.store.postgres.transaction import PostgresTransaction
-
-    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
-        patch.setattr(PostgresTransaction, "clear_followed", die)
+    monkeypatch.setattr(PostgresTransaction, "clear_followed", die)
+    with pytest.raises(ConnectionError):
         await chain.end(a)
+    monkeypatch.undo()
     assert written == [True]
     assert await chain.state(b) == "none"
     await chain.judge()

@@ -21,8 +21,7 @@ from cronwell.control.definitions import Definition
 from cronwell.control.drafts import read_id
 from cronwell.model.dependencies import Rule, find_cycle
 from cronwell.model.planning import load_plan
-from cronwell.store.dependency_port import Edge
-from cronwell.store.port import Job, Transaction
+from cronwell.store.port import Edge, Job, Transaction
 
 MOST_EDGES = 20_000
 """Edges above a job that are looked through for a cycle."""

@@ -17,8 +17,7 @@ from cronwell.control.views import ExecutionDetail, Moment, View
 from cronwell.model.dependencies import After, Mode, On, rule_of
 from cronwell.model.execution import OPEN, ExecutionKey, State
 from cronwell.runtime.clock import Clock
-from cronwell.store.dependency_port import NamedJob, WaitingSlot
-from cronwell.store.port import Store, Transaction
+from cronwell.store.port import NamedJob, Store, Transaction, WaitingSlot
 
 MOST_NODES = 500
 MOST_BELOW = 20_000

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from cronwell.model.dependencies import RERUN, UNSEEN, On, Seen
 from cronwell.model.execution import OPEN, Kind, State
-from cronwell.store.dependency_port import AtSlot, Edge, JobPlace, Prospect, SlotPlace
-from cronwell.store.port import Transaction
+from cronwell.store.port import AtSlot, Edge, JobPlace, Prospect, SlotPlace, Transaction
 
 _COMING = Seen(State.PENDING)
 

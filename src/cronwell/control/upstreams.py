@@ -10,8 +10,7 @@ from cronwell.control.views import View
 from cronwell.model import instants
 from cronwell.model.dependencies import On, Seen, satisfies
 from cronwell.model.execution import State
-from cronwell.store.dependency_port import Edge
-from cronwell.store.port import Job, Store
+from cronwell.store.port import Edge, Job, Store
 
 WHY_UNMET = {
     "upstream_succeeded": "a job that it follows succeeded, and it runs only where that fails",

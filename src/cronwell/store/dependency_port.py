@@ -220,6 +220,10 @@ class DependencyReads(Protocol):
     async def upstream_results(
         self, places: Sequence[SlotPlace], most: int
     ) -> dict[SlotPlace, list[UpstreamResult]]: ...
+    async def any_to_judge(self, now: datetime) -> bool:
+        """Whether an execution that is followed has ended, or a wait is due for another look."""
+        ...
+
     async def tell_stuck(self, since: datetime) -> list[WaitingSlot]:
         """Slots that have waited since before a time, each told once."""
         ...

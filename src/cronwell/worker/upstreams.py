@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 
 from cronwell.model.execution import Kind
-from cronwell.store.dependency_port import UpstreamResult
-from cronwell.store.port import Claimed, Store
+from cronwell.store.port import Claimed, Store, UpstreamResult
 
 LIMIT = 64 * 1024
 """Bytes of all outputs of one execution's upstreams together, as JSON."""

@@ -27,8 +27,7 @@ from cronwell.model.execution import ExecutionKey, Kind
 from cronwell.model.job import JobSpec
 from cronwell.model.planning import PRIORITIES
 from cronwell.runtime.clock import Clock
-from cronwell.store.dependency_port import Dependent, JobPlace, Revised, SlotPlace
-from cronwell.store.port import NewExecution, Store, Transaction
+from cronwell.store.port import Dependent, JobPlace, NewExecution, Revised, SlotPlace, Store, Transaction
 
 BATCH = 500
 SOONEST_LOOK, LATEST_LOOK = timedelta(seconds=1), timedelta(minutes=1)
@@ -43,7 +42,7 @@ class Chaining:
     """Implements `Chore`."""
 
     name = "chaining"
-    every = timedelta(milliseconds=100)
+    every = timedelta(milliseconds=200)
 
     def __init__(self, store: Store, bus: Bus, clock: Clock, settings: SchedulerSettings) -> None:
         self._store = store
@@ -55,7 +54,7 @@ class Chaining:
     async def run_once(self) -> int:
         """Judge what there is to judge, and return how many slots of dependents were."""
         total = 0
-        while True:
+        while await self._store.any_to_judge(self._clock.now()):
             async with self._store.transaction() as transaction:
                 if not await transaction.may_judge():
                     break
@@ -70,7 +69,8 @@ class Chaining:
                     run=len(round_.run), skipped=len(round_.skipped), waiting=len(round_.waiting)
                 )
             total += round_.judged
-            if len(ended) < BATCH and len(due) < BATCH:
+            if not ended and not due:
+                # What there is somebody else holds for a moment.
                 break
         await self._count()
         return total

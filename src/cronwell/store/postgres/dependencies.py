@@ -72,6 +72,9 @@ class DependencyRows:
             )
         return dict(found)
 
+    async def any_to_judge(self, now: datetime) -> bool:
+        return bool(await self._database.fetchval(_SQL["any_to_judge"], now))
+
     async def tell_stuck(self, since: datetime) -> list[WaitingSlot]:
         rows = await self._database.fetch(_SQL["tell_stuck"], since)
         return [

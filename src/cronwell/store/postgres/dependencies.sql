@@ -145,6 +145,16 @@ where tenant_id = $1
         or (running_limit is null and state = 'running')
     )
 
+-- name: any_to_judge
+-- Whether there is anything to judge: asked several times a second, and mostly there is not.
+select
+    exists (
+        select from executions
+        where is_followed
+            and state in ('succeeded', 'failed', 'cancelled', 'skipped')
+    )
+    or exists (select from waiting_slots where look_at <= $1)
+
 -- name: try_chaining
 -- Whether this transaction may judge dependents: one does at a time.
 select pg_try_advisory_xact_lock(hashtext('cronwell.chaining'))
