@@ -390,7 +390,7 @@ cross join lateral (
     where there.tenant_id = d.tenant_id
         and there.job_id = d.upstream_id
         and there.slot = wanted.slot
-        and there.finished_at is not null
+        and there.state::text in ('succeeded', 'failed', 'cancelled', 'skipped')
     order by there.finished_at desc
     limit 1
 ) as e
