@@ -38,6 +38,7 @@ GET /v1/jobs/{id}/history            GET /v1/jobs/{id}/upcoming           GET /v
 GET /v1/jobs/{id}/explain            GET /v1/calendars                    GET /v1/calendars/{name}
 PUT /v1/calendars/{name}             DELETE /v1/calendars/{name}
 GET /v1/jobs/{id}/overrides          PUT /v1/jobs/{id}/overrides/{slot}   DELETE /v1/jobs/{id}/overrides/{slot}
+GET /v1/jobs/{id}/graph              POST /v1/executions/{id}/rerun
 GET /v1/executions/{id}              POST /v1/executions/{id}/cancel      POST /v1/executions/{id}/retry
 GET /v1/dead-letters                 POST /v1/dead-letters/redrive        POST /v1/dead-letters/{id}/dismiss
 POST /v1/schedules/preview           GET /v1/cluster                      GET /healthz
@@ -174,6 +175,8 @@ def test_every_field_of_a_job_says_what_it_is() -> None:
         "HandlerTarget",
         "RetryPolicy-Input",
         "OutcomeRule",
+        "AfterRule-Input",
+        "Upstream",
     )
     described = {
         f"{part}.{field}": schema.get("description", "")

@@ -23,15 +23,19 @@ from cronwell.store.port import (
     Backfill,
     CalendarUse,
     Claimed,
+    Edge,
     Execution,
     ExecutionFilter,
     Job,
     JobFilter,
     NewJob,
     Override,
+    Prospect,
     Report,
+    Revised,
     Store,
     Transaction,
+    WaitingSlot,
 )
 from tests.contract.desk import (
     DAY,
@@ -39,6 +43,7 @@ from tests.contract.desk import (
     MINUTE,
     NOON,
     OTHER_TENANT,
+    PLAN,
     Desk,
     cursor_of,
     ended,
@@ -65,6 +70,8 @@ class Estate:
     worker: UUID
     backfill: Backfill
     key: ApiKey
+    sequel: UUID
+    """A job that follows the one."""
 
     @property
     def as_other(self) -> NewJob:
@@ -82,6 +89,10 @@ async def estate(desk: Desk, store: Store) -> Estate:
     [pending] = await desk.staged(job, NOON)
     async with store.transaction() as transaction:
         await transaction.remember(1, "key", Answer(b"mine", 200, "{}"), NOON)
+        sequel = new_job("sequel", plan=None)
+        await transaction.insert_jobs([sequel], NOON)
+        await transaction.put_edges(1, [sequel.id], [Edge(sequel.id, job.id, 0, "succeeded")])
+        await transaction.keep_waiting([((1, sequel.id, NOON), NOON, NOON)])
         gone = new_job("gone")
         await transaction.insert_jobs([gone], NOON)
         await transaction.set_job_state(1, gone.id, "deleted", NOON)
@@ -91,7 +102,7 @@ async def estate(desk: Desk, store: Store) -> Estate:
         await transaction.insert_executions([past(job, NOON - HOUR)])
     key = new_key("mine")
     await store.insert_key(key)
-    return Estate(job, claim, pending, dead, worker, backfill, key)
+    return Estate(job, claim, pending, dead, worker, backfill, key, sequel.id)
 
 
 async def inventory(
@@ -104,6 +115,8 @@ async def inventory(
     list[Override],
     Backfill | None,
     list[ApiKey],
+    list[Edge],
+    list[WaitingSlot],
 ]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
@@ -116,11 +129,17 @@ async def inventory(
         await store.list_overrides(1, estate.job.id, None, 10),
         await store.get_backfill(1, estate.backfill.id),
         await store.list_keys(1, None, 10),
+        await store.edges_among(1, [estate.sequel]),
+        await store.waiting_of(1, [estate.sequel], 10),
     )
 
 
 async def _slots_of(keys: Awaitable[set[ExecutionKey]]) -> set[datetime]:
     return {key.slot for key in await keys}
+
+
+async def _prospects(found: Awaitable[dict[Any, Prospect]]) -> set[Prospect]:
+    return set((await found).values())
 
 
 OTHER = OTHER_TENANT
@@ -222,6 +241,11 @@ STORE: dict[str, tuple[Reach, object]] = {
         [],
     ),
     "dismiss": (lambda s, e: s.dismiss(OTHER, e.dead), False),
+    "jobs_around": (lambda s, e: s.jobs_around(OTHER, e.job.id, 10), []),
+    "edges_among": (lambda s, e: s.edges_among(OTHER, [e.sequel]), []),
+    "waiting_of": (lambda s, e: s.waiting_of(OTHER, [e.sequel], 10), []),
+    "latest_of": (lambda s, e: s.latest_of(OTHER, [e.job.id], NOON + DAY, None), []),
+    "upstream_results": (lambda s, e: s.upstream_results([(OTHER, e.sequel, NOON - HOUR)], 10), {}),
     "get_override": (lambda s, e: s.get_override(OTHER, e.job.id, LATER), None),
     "list_overrides": (lambda s, e: s.list_overrides(OTHER, e.job.id, None, 10), []),
     "overrides_of": (lambda s, e: s.overrides_of(OTHER, e.job.id, NOON, NOON), []),
@@ -295,6 +319,38 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         {NOON - HOUR},
     ),
     "withdraw": (lambda t, e: t.withdraw(OTHER, e.job.id, [NOON - HOUR], NOON), set()),
+    "lock_graph": (lambda t, e: t.lock_graph(OTHER), None),
+    "jobs_named": (lambda t, e: t.jobs_named(OTHER, ["mine"]), {}),
+    "jobs_of_ids": (lambda t, e: t.jobs_of_ids(OTHER, [e.job.id]), []),
+    "names_between": (lambda t, e: t.names_between(OTHER, "a", "z", 10), []),
+    "put_edges": (lambda t, e: t.put_edges(OTHER, [e.sequel], []), None),
+    "edges_above": (lambda t, e: t.edges_above(OTHER, [e.sequel], 10), []),
+    "edges_below": (lambda t, e: t.edges_below(OTHER, [e.job.id], 10), []),
+    "followed_jobs": (lambda t, e: t.followed_jobs(OTHER, [e.job.id]), set()),
+    "dependents_named": (lambda t, e: t.dependents_named(OTHER, e.job.id, 10), []),
+    "follow": (lambda t, e: t.follow(OTHER, e.job.id, PLAN), None),
+    "dependents_of": (lambda t, e: t.dependents_of([(OTHER, e.job.id)]), []),
+    "upstreams_of": (lambda t, e: t.upstreams_of([(OTHER, e.sequel)]), []),
+    "share_dependents": (lambda t, e: t.share_dependents([(OTHER, e.sequel)]), []),
+    "executions_at": (lambda t, e: t.executions_at([(OTHER, e.job.id, NOON)]), []),
+    "prospects_at": (
+        lambda t, e: _prospects(t.prospects_at([(OTHER, e.sequel, NOON), (OTHER, e.job.id, NOON + DAY)])),
+        {Prospect(is_ahead=False, is_waiting=False, is_skipped=False)},
+    ),
+    "skip_unmet": (lambda t, e: t.skip_unmet({(OTHER, e.job.id, NOON): "theirs"}, NOON), None),
+    "revise_unmet": (
+        lambda t, e: t.revise_unmet(
+            [Revised((OTHER, e.job.id, NOON), NOON, "theirs", 1, "theirs", is_followed=True)], NOON
+        ),
+        None,
+    ),
+    "clear_followed": (lambda t, e: t.clear_followed([(OTHER, e.pending)]), None),
+    "keep_waiting": (lambda t, e: t.keep_waiting([((OTHER, e.sequel, NOON), LATER, LATER)]), None),
+    "waiting_since": (lambda t, e: t.waiting_since([(OTHER, e.sequel, NOON)]), {}),
+    "end_waiting": (lambda t, e: t.end_waiting([(OTHER, e.sequel, NOON)]), None),
+    "lock_rerun": (lambda t, e: t.lock_rerun(OTHER, [e.job.id], NOON), []),
+    "rerun": (lambda t, e: t.rerun(OTHER, e.dead, NOON, is_followed=True), None),
+    "undo_dependents": (lambda t, e: t.undo_dependents(OTHER, [e.job.id], NOON, NOON), 0),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
 }
@@ -310,6 +366,8 @@ OF_ALL = {
     "waits_over",
     *("overrides_waiting", "forget_overrides"),
     "open_backfills",
+    *("any_to_judge", "tell_stuck", "count_waiting", "may_judge", "keep_from_judging", "lock_followed"),
+    "waiting_due",
     *("pulse", "begin_anew", "incarnation"),
     *("enter_shards", "hold_shards", "mark_shards", "list_shards"),
     *("see_node", "stop_node", "list_nodes", "forget_nodes", "ask_to_drain"),

@@ -45,6 +45,8 @@ HELD = (
     "api_keys",
     "gates",
     "holds",
+    "dependencies",
+    "waiting_slots",
     "audit",
     "audit_seals",
     "audit_unsealed",
@@ -69,6 +71,7 @@ async def estate(fortress: Fortress) -> Estate:
             "POST", "/v1/jobs", {**JOB, "schedule": {"cron": "0 * * * *", "exclude": "secret-days"}}
         )
     ).json
+    await owner.call("POST", "/v1/jobs", {**JOB, "name": "secret-sequel", "after": ["secret-plan"]})
     triggered = (await owner.call("POST", f"/v1/jobs/{job['id']}/trigger", {"payload": "secret"})).json
     rig = fortress.rig
     worker = await rig.register()
@@ -252,6 +255,7 @@ async def test_the_database_itself_holds_a_tenant_to_its_rows(
         "audit_seals",
         "gates",
         "holds",
+        "waiting_slots",
     }
 
 

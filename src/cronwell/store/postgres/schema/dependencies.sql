@@ -29,17 +29,3 @@ create index waiting_slots_due on waiting_slots (look_at);
 -- What ended and has dependents that have not been judged by it yet.
 create index executions_followed on executions (slot)
     where is_followed and state in ('succeeded', 'failed', 'cancelled', 'skipped');
-
-do $$
-declare
-    held text;
-begin
-    foreach held in array array['dependencies', 'waiting_slots'] loop
-        execute format('alter table %I enable row level security', held);
-        execute format('alter table %I force row level security', held);
-        execute format('create policy service on %I to cronwell_service using (true)', held);
-        execute format('create policy tenant on %I to cronwell_tenant using (tenant_id = acting_tenant())', held);
-        execute format('grant select, insert, update, delete on %I to cronwell_service, cronwell_tenant', held);
-    end loop;
-end
-$$;
