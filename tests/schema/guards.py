@@ -239,12 +239,12 @@ HOT = [
     Guard("share_dependents", [_KEYS[0], _KEYS[1]], {"j": (JOB,)}),
     Guard("executions_at", [_KEYS[0], _KEYS[1], _SLOTS], {"there": (AT_SLOT,)}),
     Guard("prospects_at", [_KEYS[0], _KEYS[1], _SLOTS], {"cursors": (CURSOR,)}),
-    Guard("skip_unmet", [_KEYS[0], _KEYS[1], _SLOTS, ["x"] * _COUNT, NOON], {"e": (KEY,)}),
+    Guard("skip_unmet", [_KEYS[0], _KEYS[1], _SLOTS, ["x"] * _COUNT, NOON, _KEYS[2]], {"e": (KEY,)}),
     Guard(
         "revise_unmet",
         [
             *(_KEYS[0], _KEYS[1], _SLOTS, _SLOTS, ["x"] * _COUNT, [1] * _COUNT, ["default"] * _COUNT),
-            *([False] * _COUNT, NOON),
+            *([False] * _COUNT, NOON, _KEYS[2]),
         ],
         {"e": (KEY,)},
     ),

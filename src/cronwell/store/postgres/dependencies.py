@@ -184,7 +184,10 @@ class DependencyWrites(DayChanges):
 
     async def skip_unmet(self, reasons: Mapping[SlotPlace, str], now: datetime) -> None:
         await self._connection.execute(
-            _SQL["skip_unmet"], *columns(((*place, reason) for place, reason in reasons.items()), 4), now
+            _SQL["skip_unmet"],
+            *columns(((*place, reason) for place, reason in reasons.items()), 4),
+            now,
+            [Kind.DEPENDENCY] * len(reasons),
         )
 
     async def revise_unmet(self, revisions: Sequence[Revised], now: datetime) -> None:
@@ -194,6 +197,7 @@ class DependencyWrites(DayChanges):
                 ((*r.place, r.ready_at, r.reason, r.revision, r.pool, r.is_followed) for r in revisions), 8
             ),
             now,
+            [Kind.DEPENDENCY] * len(revisions),
         )
 
     async def clear_followed(self, done: Sequence[tuple[int, ExecutionKey]]) -> None:

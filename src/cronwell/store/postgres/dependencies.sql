@@ -259,13 +259,15 @@ left join lateral (
 
 -- name: skip_unmet
 -- Dependents that do not run at slots, with the reason. They were added in this transaction, with all that they would run by: a
--- re-run of an upstream may bring them back.
+-- re-run of an upstream may bring them back. Their kind comes with them, here and below: a plan made for an empty day would
+-- go by a kind that is written here alone.
 update executions as e
 set state = 'skipped', reason = u.reason, finished_at = $5
-from unnest($1::integer[], $2::uuid[], $3::timestamptz[], $4::text[]) as u (tenant_id, job_id, slot, reason)
+from unnest($1::integer[], $2::uuid[], $3::timestamptz[], $4::text[], $6::execution_kind[])
+    as u (tenant_id, job_id, slot, reason, kind)
 where e.tenant_id = u.tenant_id
     and e.job_id = u.job_id
-    and e.kind = 'dependency'
+    and e.kind = u.kind
     and e.slot = u.slot
     and e.state::text = 'pending'
 
@@ -287,11 +289,12 @@ set state = case when r.ready_at is null then 'skipped' else 'pending' end::exec
     is_last_attempt = false,
     is_followed = r.is_followed
 from unnest(
-    $1::integer[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::integer[], $7::text[], $8::boolean[]
-) as r (tenant_id, job_id, slot, ready_at, reason, revision, pool, is_followed)
+    $1::integer[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::integer[], $7::text[], $8::boolean[],
+    $10::execution_kind[]
+) as r (tenant_id, job_id, slot, ready_at, reason, revision, pool, is_followed, kind)
 where e.tenant_id = r.tenant_id
     and e.job_id = r.job_id
-    and e.kind = 'dependency'
+    and e.kind = r.kind
     and e.slot = r.slot
     and e.state::text = 'skipped'
 
