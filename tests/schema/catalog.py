@@ -92,5 +92,12 @@ def declared() -> str:
     folder = MIGRATIONS.parent / "schema"
     return "\n".join(
         (folder / name).read_text()
-        for name in ("tables.sql", "cluster.sql", "limits.sql", "dependencies.sql", "tenants.sql", "audit.sql")
+        for name in (
+            "tables.sql",
+            "cluster.sql",
+            "limits.sql",
+            "dependencies.sql",
+            "tenants.sql",
+            "audit.sql",
+        )
     )

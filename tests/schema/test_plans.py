@@ -137,6 +137,7 @@ DROPS = {
             "cursors_awaiting",
             *("executions_claimable", "executions_running", "executions_unfinished", "executions_dead"),
             "executions_recent",
+            "executions_followed",
         )
     },
 }

@@ -29,6 +29,7 @@ from cronwell.store.postgres.days import DayChanges
 from cronwell.store.postgres.rows import STATES, Row, columns, key_of
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
+_CHAINING = load_statements(Path(__file__).with_name("chaining.sql"))
 
 
 class DependencyRows:
@@ -73,17 +74,17 @@ class DependencyRows:
         return dict(found)
 
     async def any_to_judge(self, now: datetime) -> bool:
-        return bool(await self._database.fetchval(_SQL["any_to_judge"], now))
+        return bool(await self._database.fetchval(_CHAINING["any_to_judge"], now))
 
     async def tell_stuck(self, since: datetime) -> list[WaitingSlot]:
-        rows = await self._database.fetch(_SQL["tell_stuck"], since)
+        rows = await self._database.fetch(_CHAINING["tell_stuck"], since)
         return [
             WaitingSlot(row["job_id"], row["slot"], row["since"], row["tenant_id"], row["name"])
             for row in rows
         ]
 
     async def count_waiting(self, stuck_since: datetime) -> WaitingCount:
-        row = await self._database.fetchrow(_SQL["count_waiting"], stuck_since)
+        row = await self._database.fetchrow(_CHAINING["count_waiting"], stuck_since)
         assert row is not None
         return WaitingCount(row["waiting"], row["oldest"], row["stuck"])
 
@@ -140,32 +141,32 @@ class DependencyWrites(DayChanges):
         await self._connection.execute(_SQL["mark_followed"], tenant_id, job_id)
 
     async def may_judge(self) -> bool:
-        return bool(await self._connection.fetchval(_SQL["try_chaining"]))
+        return bool(await self._connection.fetchval(_CHAINING["try_chaining"]))
 
     async def keep_from_judging(self) -> None:
-        await self._connection.execute(_SQL["await_chaining"])
+        await self._connection.execute(_CHAINING["await_chaining"])
 
     async def lock_followed(self, limit: int) -> list[tuple[int, ExecutionKey]]:
-        rows = await self._connection.fetch(_SQL["lock_followed"], limit)
+        rows = await self._connection.fetch(_CHAINING["lock_followed"], limit)
         return [(row["tenant_id"], key_of(row)) for row in rows]
 
     async def waiting_due(self, now: datetime, limit: int) -> list[SlotPlace]:
-        return [_place(row) for row in await self._connection.fetch(_SQL["waiting_due"], now, limit)]
+        return [_place(row) for row in await self._connection.fetch(_CHAINING["waiting_due"], now, limit)]
 
     async def dependents_of(self, jobs: Sequence[JobPlace]) -> list[tuple[int, UUID, UUID]]:
-        rows = await self._connection.fetch(_SQL["dependents_of"], *columns(jobs, 2))
+        rows = await self._connection.fetch(_CHAINING["dependents_of"], *columns(jobs, 2))
         return [(row["tenant_id"], row["upstream_id"], row["dependent_id"]) for row in rows]
 
     async def upstreams_of(self, jobs: Sequence[JobPlace]) -> list[tuple[int, Edge]]:
-        rows = await self._connection.fetch(_SQL["upstreams_of"], *columns(jobs, 2))
+        rows = await self._connection.fetch(_CHAINING["upstreams_of"], *columns(jobs, 2))
         return [(tenant_id, Edge(*edge)) for tenant_id, *edge in rows]
 
     async def share_dependents(self, jobs: Sequence[JobPlace]) -> list[Dependent]:
-        rows = await self._connection.fetch(_SQL["share_dependents"], *columns(jobs, 2))
+        rows = await self._connection.fetch(_CHAINING["share_dependents"], *columns(jobs, 2))
         return [Dependent(*row) for row in rows]
 
     async def executions_at(self, places: Sequence[SlotPlace]) -> list[AtSlot]:
-        rows = await self._connection.fetch(_SQL["executions_at"], *columns(places, 3))
+        rows = await self._connection.fetch(_CHAINING["executions_at"], *columns(places, 3))
         return [
             AtSlot(
                 row["tenant_id"],
@@ -179,12 +180,12 @@ class DependencyWrites(DayChanges):
         ]
 
     async def prospects_at(self, places: Sequence[SlotPlace]) -> dict[SlotPlace, Prospect]:
-        rows = await self._connection.fetch(_SQL["prospects_at"], *columns(places, 3))
+        rows = await self._connection.fetch(_CHAINING["prospects_at"], *columns(places, 3))
         return {_place(row): Prospect(row["is_ahead"], row["is_waiting"], row["is_skipped"]) for row in rows}
 
     async def skip_unmet(self, reasons: Mapping[SlotPlace, str], now: datetime) -> None:
         await self._connection.execute(
-            _SQL["skip_unmet"],
+            _CHAINING["skip_unmet"],
             *columns(((*place, reason) for place, reason in reasons.items()), 4),
             now,
             [Kind.DEPENDENCY] * len(reasons),
@@ -192,7 +193,7 @@ class DependencyWrites(DayChanges):
 
     async def revise_unmet(self, revisions: Sequence[Revised], now: datetime) -> None:
         await self._connection.execute(
-            _SQL["revise_unmet"],
+            _CHAINING["revise_unmet"],
             *columns(
                 ((*r.place, r.ready_at, r.reason, r.revision, r.pool, r.is_followed) for r in revisions), 8
             ),
@@ -202,37 +203,39 @@ class DependencyWrites(DayChanges):
 
     async def clear_followed(self, done: Sequence[tuple[int, ExecutionKey]]) -> None:
         keys = ((tenant_id, key.job_id, key.kind, key.slot) for tenant_id, key in done)
-        await self._connection.execute(_SQL["clear_followed"], *columns(keys, 4))
+        await self._connection.execute(_CHAINING["clear_followed"], *columns(keys, 4))
 
     async def keep_waiting(self, waiting: Sequence[tuple[SlotPlace, datetime, datetime]]) -> None:
         rows: Iterable[tuple[Any, ...]] = ((*place, since, look_at) for place, since, look_at in waiting)
-        await self._connection.execute(_SQL["keep_waiting"], *columns(rows, 5))
+        await self._connection.execute(_CHAINING["keep_waiting"], *columns(rows, 5))
 
     async def waiting_since(self, places: Sequence[SlotPlace]) -> dict[SlotPlace, datetime]:
-        rows = await self._connection.fetch(_SQL["waiting_since"], *columns(places, 3))
+        rows = await self._connection.fetch(_CHAINING["waiting_since"], *columns(places, 3))
         return {_place(row): row["since"] for row in rows}
 
     async def end_waiting(self, places: Sequence[SlotPlace]) -> None:
-        await self._connection.execute(_SQL["end_waiting"], *columns(places, 3))
+        await self._connection.execute(_CHAINING["end_waiting"], *columns(places, 3))
 
     async def lock_rerun(
         self, tenant_id: int, jobs: Sequence[UUID], slot: datetime
     ) -> list[tuple[ExecutionKey, State]]:
-        rows = await self._connection.fetch(_SQL["lock_rerun"], tenant_id, list(jobs), slot)
+        rows = await self._connection.fetch(_CHAINING["lock_rerun"], tenant_id, list(jobs), slot)
         return [(key_of(row), STATES[row["state"]]) for row in rows]
 
     async def rerun(
         self, tenant_id: int, key: ExecutionKey, now: datetime, *, is_followed: bool
     ) -> str | None:
         pool: str | None = await self._connection.fetchval(
-            _SQL["rerun"], tenant_id, key.job_id, key.kind, key.slot, now, is_followed
+            _CHAINING["rerun"], tenant_id, key.job_id, key.kind, key.slot, now, is_followed
         )
         return pool
 
     async def undo_dependents(
         self, tenant_id: int, jobs: Sequence[UUID], slot: datetime, now: datetime
     ) -> int:
-        undone = await self._connection.execute(_SQL["undo_dependents"], tenant_id, list(jobs), slot, now)
+        undone = await self._connection.execute(
+            _CHAINING["undo_dependents"], tenant_id, list(jobs), slot, now
+        )
         return int(undone.rpartition(" ")[2])
 
 
