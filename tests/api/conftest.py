@@ -22,6 +22,8 @@ from tests.support import postgres
 EMPTY = "; ".join(
     f"delete from {table}"
     for table in (
+        "waiting_slots",
+        "dependencies",
         "calendar_uses",
         "calendars",
         "overrides",

@@ -71,7 +71,8 @@ async def estate(fortress: Fortress) -> Estate:
             "POST", "/v1/jobs", {**JOB, "schedule": {"cron": "0 * * * *", "exclude": "secret-days"}}
         )
     ).json
-    await owner.call("POST", "/v1/jobs", {**JOB, "name": "secret-sequel", "after": ["secret-plan"]})
+    sequel = {"name": "secret-sequel", "target": JOB["target"], "after": ["secret-plan"]}
+    assert (await owner.call("POST", "/v1/jobs", sequel)).status == 201
     triggered = (await owner.call("POST", f"/v1/jobs/{job['id']}/trigger", {"payload": "secret"})).json
     rig = fortress.rig
     worker = await rig.register()
@@ -170,6 +171,14 @@ async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str
         if (known.status, unknown.status) != (404, 404) or b"secret" in told:
             wrong.append(f"{method} {address}: {known.status} {known.body!r}, {unknown.status}")
     return wrong
+
+
+async def test_a_job_of_another_tenant_cannot_be_followed(fortress: Fortress, estate: Estate) -> None:
+    ours = await fortress.key("ours")
+    for reference in (estate.ids["/v1/jobs/{id}"], "secret-plan", "01234567-89ab-7def-8123-456789abcdef"):
+        asked = {"name": "spy", "target": JOB["target"], "after": [reference]}
+        reply = await ours.call("POST", "/v1/jobs", asked)
+        assert (reply.status, reply.json["errors"][0]["message"]) == (422, f"there is no job {reference!r}")
 
 
 LISTS = [
