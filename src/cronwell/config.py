@@ -75,6 +75,7 @@ NOT_SETTINGS = frozenset(
         "CRONWELL_SLOT",
         "CRONWELL_ATTEMPT",
         "CRONWELL_FENCE",
+        "CRONWELL_UPSTREAM",
     }
 )
 

@@ -135,7 +135,7 @@ async def leave_dependents(transaction: Transaction, job: Job, *, is_forced: boo
         more = ", …" if len(names) > NAMES_TOLD else ""
         raise errors.Conflict(
             f"other jobs follow {job.name!r}: {', '.join(names[:NAMES_TOLD])}{more}; edit or delete these first, or "
-            "delete it with force=true, after which they are skipped as upstream_missing"
+            "delete it with force=true (--force), after which they are skipped as upstream_missing"
         )
     await transaction.put_edges(job.tenant_id, [job.id], [])
 

@@ -267,7 +267,9 @@ class JobSpec(Part):
     @model_validator(mode="after")
     def _check_after(self) -> JobSpec:
         if self.after is not None and self.schedule is not None:
-            raise ValueError("a job has a `schedule` or follows others by `after`, not both")
+            raise ValueError(
+                "a job has a `schedule` or follows others by `after`, not both; set the other to null"
+            )
         return self
 
     @model_validator(mode="after")
