@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cronwell import errors
+from cronwell.control.overrides import Decision
 from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.runtime.clock import ManualClock
 from cronwell.store.postgres.transaction import PostgresTransaction
@@ -153,6 +154,41 @@ async def test_a_wait_ends_with_its_timeout(chain: Chain, clock: ManualClock) ->
     assert await chain.waiting() == 0
     await chain.end(b)
     assert await chain.state(dependent) == "skipped: upstream_timeout", "what ends after that is no news"
+
+
+async def test_what_ended_ahead_of_its_slot_is_waited_for_from_the_slot_on(
+    chain: Chain, clock: ManualClock
+) -> None:
+    await chain.create("a", schedule="0 18 * * *")
+    b = await chain.create("b", schedule="0 18 * * *")
+    dependent = await chain.create(
+        "after", "a", after={"all": [{"job": "a", "on": "finished"}, "b"], "timeout": "1h"}
+    )
+    evening = NOON + timedelta(hours=6)
+    await chain.house.overrides.put(TENANT, "name:a", evening, Decision(action="skip"))
+    await chain.judge()
+    assert await chain.waiting() == 1
+    clock.advance(timedelta(hours=5))
+    await chain.judge()
+    assert (await chain.state(dependent, evening), await chain.waiting()) == ("none", 1)
+    clock.advance(timedelta(hours=1, minutes=30))
+    await chain.house.staging().run_once()
+    await chain.end(b, evening)
+    assert await chain.state(dependent, evening) == "skipped: upstream_skipped"
+
+
+async def test_a_plan_that_was_made_without_knowing_is_mended(chain: Chain) -> None:
+    a = await chain.create("a")
+    b = await chain.create("b", "a")
+    await chain.house.database.execute(
+        """update cursors set plan = replace(plan, '"followed":true,', '') where job_id = $1""", a
+    )
+    await chain.house.database.execute("update executions set is_followed = false")
+    assert await chain.house.store.unfollowed(10) == [(TENANT, a)]
+    await chain.house.chaining().run_once()
+    assert await chain.house.store.unfollowed(10) == []
+    await chain.end(a)
+    assert await chain.state(b) == "pending"
 
 
 async def test_what_waits_too_long_is_counted_and_told_once(

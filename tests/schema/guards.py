@@ -250,6 +250,7 @@ HOT = [
     ),
     Guard("clear_followed", _KEYS, {"e": (KEY,)}),
     Guard("upstream_results", [_KEYS[0], _KEYS[1], _SLOTS, 65_536], {"j": (JOB,), "there": (AT_SLOT,)}),
+    Guard("unfollowed", [500], {"cursors": (CURSOR,)}),
     Guard("tell_stuck", [NOON], {"j": (JOB,)}),
     Guard("succeed", [*_KEYS, _FENCES, _SLOTS, _SLOTS, worker_id(1)], {"e": (KEY,)}),
     Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),

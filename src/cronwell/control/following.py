@@ -64,7 +64,7 @@ async def relink(transaction: Transaction, job: Job, definition: Definition) -> 
     edges = _edges(job.id, definition, found)
     await _check_cycle(transaction, job.tenant_id, {job.id: definition.spec.name}, edges)
     await transaction.put_edges(job.tenant_id, [job.id], edges)
-    await _follow_all(transaction, job.tenant_id, {edge.upstream_id for edge in edges})
+    await follow_all(transaction, job.tenant_id, {edge.upstream_id for edge in edges})
 
 
 async def keep_followed(transaction: Transaction, job: Job, definition: Definition) -> Definition:
@@ -122,7 +122,7 @@ async def link_new(transaction: Transaction, tenant_id: int, added: Mapping[UUID
         raise errors.Conflict(f"the job {gone!r} was deleted in this moment")
     edges = [edge for job_id, each in following.items() for edge in _edges(job_id, each, found)]
     await transaction.put_edges(tenant_id, list(following), edges)
-    await _follow_all(transaction, tenant_id, {edge.upstream_id for edge in edges} - added.keys())
+    await follow_all(transaction, tenant_id, {edge.upstream_id for edge in edges} - added.keys())
 
 
 async def leave_dependents(transaction: Transaction, job: Job, *, is_forced: bool) -> None:
@@ -138,6 +138,18 @@ async def leave_dependents(transaction: Transaction, job: Job, *, is_forced: boo
             "delete it with force=true (--force), after which they are skipped as upstream_missing"
         )
     await transaction.put_edges(job.tenant_id, [job.id], [])
+
+
+async def follow_all(transaction: Transaction, tenant_id: int, upstreams: set[UUID]) -> None:
+    """Have the executions of jobs followed, those that have not ended and those to come. They are locked in their order."""
+    for upstream_id in sorted(upstreams):
+        job = await transaction.lock_job(tenant_id, upstream_id)
+        if job is None or job.state == "deleted":
+            raise errors.Conflict("a job that it follows was deleted in this moment")
+        plan = None if job.plan is None else load_plan(job.plan)
+        if plan is None or not plan.is_followed:
+            text = None if plan is None else dataclasses.replace(plan, is_followed=True).canonical()
+            await transaction.follow(tenant_id, upstream_id, text)
 
 
 async def _resolve(transaction: Transaction, tenant_id: int, texts: Sequence[str]) -> dict[str, UUID]:
@@ -249,17 +261,6 @@ async def _unknown(
     return errors.Invalid.field(
         _field(definition, place), f"there is no job {text!r}{advice}", accepted="the name or id of a job"
     )
-
-
-async def _follow_all(transaction: Transaction, tenant_id: int, upstreams: set[UUID]) -> None:
-    for upstream_id in sorted(upstreams):
-        job = await transaction.lock_job(tenant_id, upstream_id)
-        if job is None or job.state == "deleted":
-            raise errors.Conflict("a job that it follows was deleted in this moment")
-        plan = None if job.plan is None else load_plan(job.plan)
-        if plan is None or not plan.is_followed:
-            text = None if plan is None else dataclasses.replace(plan, is_followed=True).canonical()
-            await transaction.follow(tenant_id, upstream_id, text)
 
 
 def _field(definition: Definition, place: int) -> str:

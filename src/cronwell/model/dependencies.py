@@ -86,7 +86,8 @@ class AfterRule(Part):
     delay: StrictDuration = timedelta()
     """How long after that it becomes ready, up to 7d."""
     timeout: StrictDuration | None = None
-    """How long after the first of them has ended it waits for the others, from 1s to 30d; then it is skipped."""
+    """How long after the first of them has ended, and after the slot, it waits for the others, from 1s to 30d; then it is
+    skipped."""
 
     @model_validator(mode="after")
     def _check(self) -> AfterRule:

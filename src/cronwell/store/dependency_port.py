@@ -224,6 +224,10 @@ class DependencyReads(Protocol):
         """Whether an execution that is followed has ended, or a wait is due for another look."""
         ...
 
+    async def unfollowed(self, limit: int) -> list[JobPlace]:
+        """Jobs that others follow and whose plan does not say so."""
+        ...
+
     async def tell_stuck(self, since: datetime) -> list[WaitingSlot]:
         """Slots that have waited since before a time, each told once."""
         ...

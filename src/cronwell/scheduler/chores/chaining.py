@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
+from uuid import UUID
 
 from cronwell import telemetry
 from cronwell.bus.port import Bus, work_in
 from cronwell.config import SchedulerSettings
+from cronwell.control.following import follow_all
 from cronwell.control.sight import Sight, look
 from cronwell.model.dependencies import TIMEOUT, Judged, Rule, is_revivable, judge
 from cronwell.model.execution import ExecutionKey, Kind
@@ -85,12 +87,19 @@ class Chaining:
         count = await self._store.count_waiting(since)
         telemetry.dependents_waiting(
             waiting=count.waiting,
-            oldest=timedelta() if count.oldest is None else now - count.oldest,
+            oldest=max(timedelta(), now - (count.oldest or now)),
             stuck=count.stuck,
         )
+        for tenant_id, job_id in await self._store.unfollowed(BATCH):
+            await self._follow(tenant_id, job_id)
         if count.stuck:
             for each in await self._store.tell_stuck(since):
                 telemetry.dependent_stuck(job=each.name, slot=each.slot, waited=now - each.since)
+
+    async def _follow(self, tenant_id: int, job_id: UUID) -> None:
+        """Have a job followed that others follow, and whose plan was made by somebody who did not know."""
+        async with self._store.transaction() as transaction:
+            await follow_all(transaction, tenant_id, {job_id})
 
 
 @dataclass(slots=True)
@@ -173,7 +182,8 @@ def _decide(
     if judged.waits:
         # Anew from now on, where it waits for something that is run again.
         first = min((seen.ended_at for _, seen in upstreams if seen.ended_at is not None), default=now)
-        began = since or (now if own is not None else first)
+        # Not before its slot: one that is skipped by an override has ended a day ahead.
+        began = since or max(now if own is not None else first, place[2])
         if rule.timeout is None or now < began + rule.timeout:
             done.waiting.append((place, began, _look_at(began, rule, now)))
             return
@@ -244,7 +254,7 @@ def _place(new: NewExecution) -> SlotPlace:
 
 def _look_at(since: datetime, rule: Rule, now: datetime) -> datetime:
     """When to look again at what waits: after half as long as it has waited, and when its time is over."""
-    again = now + min(max((now - since) / 2, SOONEST_LOOK), LATEST_LOOK)
+    again = max(since, now + min(max((now - since) / 2, SOONEST_LOOK), LATEST_LOOK))
     return again if rule.timeout is None else min(again, since + rule.timeout)
 
 

@@ -8,6 +8,20 @@ select
     )
     or exists (select from waiting_slots where look_at <= $1)
 
+-- name: unfollowed
+-- Jobs that others follow and whose plan does not say so, as an edit by the release before leaves it.
+select d.tenant_id, d.upstream_id
+from (select distinct tenant_id, upstream_id from dependencies) as d
+join lateral (
+    select plan
+    from cursors
+    where cursors.tenant_id = d.tenant_id
+        and cursors.job_id = d.upstream_id
+    limit 1
+) as c on true
+where c.plan not like '%"followed":true%'
+limit $1
+
 -- name: try_chaining
 -- Whether this transaction may judge dependents: one does at a time.
 select pg_try_advisory_xact_lock(hashtext('cronwell.chaining'))

@@ -76,6 +76,10 @@ class DependencyRows:
     async def any_to_judge(self, now: datetime) -> bool:
         return bool(await self._database.fetchval(_CHAINING["any_to_judge"], now))
 
+    async def unfollowed(self, limit: int) -> list[JobPlace]:
+        rows = await self._database.fetch(_CHAINING["unfollowed"], limit)
+        return [(row["tenant_id"], row["upstream_id"]) for row in rows]
+
     async def tell_stuck(self, since: datetime) -> list[WaitingSlot]:
         rows = await self._database.fetch(_CHAINING["tell_stuck"], since)
         return [
