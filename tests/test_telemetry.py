@@ -138,6 +138,31 @@ EVENTS: dict[str, Event] = {
         {"level": "debug", "slots": 4},
         {'cronwell_slots_staged_total{verdict="backfilled"}': 4},
     ),
+    "dependents_judged": Event(
+        lambda: telemetry.dependents_judged(run=3, skipped=2, waiting=1),
+        {"level": "debug", "run": 3, "skipped": 2, "waiting": 1},
+        {
+            'cronwell_dependents_judged_total{verdict="run"}': 3,
+            'cronwell_dependents_judged_total{verdict="skipped"}': 2,
+        },
+    ),
+    "dependents_waiting": Event(
+        lambda: telemetry.dependents_waiting(waiting=4, oldest=SOON, stuck=1),
+        sets={
+            "cronwell_dependents_waiting": 4,
+            "cronwell_dependents_oldest_seconds": 1.5,
+            "cronwell_dependents_stuck": 1,
+        },
+    ),
+    "dependent_stuck": Event(
+        lambda: telemetry.dependent_stuck(job="load", slot=NOON, waited=timedelta(hours=2)),
+        {"level": "warning", "job": "load", "slot": NOON.isoformat(), "waited_s": 7200},
+    ),
+    "dependent_unread": Event(
+        lambda: telemetry.dependent_unread(job="j-1", error=ValueError("odd")),
+        {"level": "error", "job": "j-1", "error": "ValueError: odd"},
+        {'cronwell_service_failures_total{service="dependent"}': 1},
+    ),
     "staged_until": Event(
         lambda: telemetry.staged_until(NOON), sets={"cronwell_staged_until_seconds": NOON.timestamp()}
     ),

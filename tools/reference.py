@@ -19,7 +19,7 @@ from cronwell import config, durations, meters
 from cronwell.api import openapi
 from cronwell.api.app import ROUTERS, assemble
 from cronwell.cli.main import app
-from cronwell.model.job import DURATION_EXAMPLES
+from cronwell.model.part import DURATION_EXAMPLES
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MARK = "<!-- Below this line: written by tools/reference.py. -->"

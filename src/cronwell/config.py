@@ -87,6 +87,7 @@ NOT_SETTINGS = frozenset(
         "CRONWELL_ATTEMPT",
         "CRONWELL_FENCE",
         "CRONWELL_CHECKPOINT_FILE",
+        "CRONWELL_UPSTREAM",
     }
 )
 

@@ -115,6 +115,22 @@ ALERT_INCIDENTS = Gauge(
     "cronwell_alert_incidents", "Incidents of alerts that go on", multiprocess_mode="mostrecent"
 )
 ALERT_MESSAGES = Counter("cronwell_alert_messages", "Messages that channels of alerts were given", ["event"])
+DEPENDENTS = Counter(
+    "cronwell_dependents_judged", "Slots of jobs that follow others, as they were judged", ["verdict"]
+)
+DEPENDENTS_WAITING = Gauge(
+    "cronwell_dependents_waiting",
+    "Slots of jobs that follow others for which some of these have ended and others have not",
+    multiprocess_mode="mostrecent",
+)
+DEPENDENTS_OLDEST = Gauge(
+    "cronwell_dependents_oldest_seconds", "How long the oldest of them waits", multiprocess_mode="mostrecent"
+)
+DEPENDENTS_STUCK = Gauge(
+    "cronwell_dependents_stuck",
+    "How many of them have waited for longer than scheduler.stuck_after",
+    multiprocess_mode="mostrecent",
+)
 FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
 REQUESTS = Histogram(
     "cronwell_http_request_seconds",

@@ -109,6 +109,11 @@ class SchedulerSettings:
     catch_up_rate: int = setting(
         500, "missed slots that become ready each second, from each scheduler, after an outage", least=1
     )
+    stuck_after: timedelta = setting(
+        timedelta(hours=1),
+        "a job that follows others and waits for longer is told of as stuck",
+        least=_A_MOMENT,
+    )
     tzdata: str = setting(
         "apply",
         "next slots that new rules of their zone move: apply, hold (as told) or ask (hold until decided)",

@@ -22,6 +22,10 @@ from cronwell.meters import (
     COMPLETE_SECONDS,
     COMPLETE_SIZE,
     COORDINATION_FALLBACK,
+    DEPENDENTS,
+    DEPENDENTS_OLDEST,
+    DEPENDENTS_STUCK,
+    DEPENDENTS_WAITING,
     DEPTH,
     EXECUTIONS,
     FAILOVERS,
@@ -112,6 +116,35 @@ def backfilled(count: int) -> None:
     """Past slots were staged because somebody asked for them."""
     SLOTS.labels("backfilled").inc(count)
     _log.debug("backfilled", slots=count)
+
+
+def dependents_judged(*, run: int, skipped: int, waiting: int) -> None:
+    """Slots of jobs that follow others got their verdict, or go on to wait."""
+    DEPENDENTS.labels("run").inc(run)
+    DEPENDENTS.labels("skipped").inc(skipped)
+    _log.debug("judged what follows", run=run, skipped=skipped, waiting=waiting)
+
+
+def dependents_waiting(*, waiting: int, oldest: timedelta, stuck: int) -> None:
+    DEPENDENTS_WAITING.set(waiting)
+    DEPENDENTS_OLDEST.set(oldest.total_seconds())
+    DEPENDENTS_STUCK.set(stuck)
+
+
+def dependent_stuck(*, job: str, slot: datetime, waited: timedelta) -> None:
+    """A slot has waited for its upstreams for very long. `explain` says for which."""
+    _log.warning(
+        "a slot waits for its upstreams",
+        job=job,
+        slot=slot.isoformat(),
+        waited_s=round(waited.total_seconds()),
+    )
+
+
+def dependent_unread(*, job: str, error: Exception) -> None:
+    """A job that follows others cannot be judged; it waits, so that the others go on."""
+    FAILURES.labels("dependent").inc()
+    _log.error("a definition cannot be read", job=job, error=f"{type(error).__name__}: {error}")
 
 
 def staged_until(at: datetime) -> None:

@@ -41,6 +41,7 @@ from cronwell.scheduler.chores.alerting import Alerting
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
 from cronwell.scheduler.chores.callbacks import CalledBack
+from cronwell.scheduler.chores.chaining import Chaining
 from cronwell.scheduler.chores.gating import Gating
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.port import Chore
@@ -267,6 +268,7 @@ async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Servi
         Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
         Overriding(base.store, base.clock, overrides, settings.retention),
         Backfilling(base.store, base.bus, base.clock, settings.retention),
+        Chaining(base.store, base.bus, base.clock, settings.scheduler),
         Sealing(base.store),
         Alerting(base.store, base.bus, base.clock, settings),
         Scan(base.store, base.clock, Rearming(base.store, base.clock, settings.scheduler, calendars)),

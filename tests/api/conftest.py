@@ -25,6 +25,8 @@ EMPTY = "; ".join(
         "alert_incidents",
         "alert_rules",
         "alert_channels",
+        "waiting_slots",
+        "dependencies",
         "calendar_uses",
         "calendars",
         "overrides",

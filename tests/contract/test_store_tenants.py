@@ -25,6 +25,7 @@ from cronwell.store.port import (
     Backfill,
     CalendarUse,
     Claimed,
+    Edge,
     Execution,
     ExecutionFilter,
     HeldBack,
@@ -36,13 +37,16 @@ from cronwell.store.port import (
     KeptSecret,
     NewJob,
     Override,
+    Prospect,
     Report,
+    Revised,
     Rewrapped,
     SealedSecret,
     Store,
     TargetLimit,
     Told,
     Transaction,
+    WaitingSlot,
 )
 from tests.contract.desk import (
     DAY,
@@ -50,6 +54,7 @@ from tests.contract.desk import (
     MINUTE,
     NOON,
     OTHER_TENANT,
+    PLAN,
     Desk,
     cursor_of,
     ended,
@@ -80,6 +85,8 @@ class Estate:
     backfill: Backfill
     key: ApiKey
     incident: Incident
+    sequel: UUID
+    """A job that follows the one."""
 
     @property
     def as_other(self) -> NewJob:
@@ -97,6 +104,10 @@ async def estate(desk: Desk, store: Store) -> Estate:
     [pending] = await desk.staged(job, NOON)
     async with store.transaction() as transaction:
         await transaction.remember(1, "key", Answer(b"mine", 200, "{}"), NOON)
+        sequel = new_job("sequel", plan=None)
+        await transaction.insert_jobs([sequel], NOON)
+        await transaction.put_edges(1, [sequel.id], [Edge(sequel.id, job.id, 0, "succeeded")])
+        await transaction.keep_waiting([((1, sequel.id, NOON), NOON, NOON)])
         gone = new_job("gone")
         await transaction.insert_jobs([gone], NOON)
         await transaction.set_job_state(1, gone.id, "deleted", NOON)
@@ -114,7 +125,7 @@ async def estate(desk: Desk, store: Store) -> Estate:
     await store.put_limit(LIMIT)
     await store.note_hosts([HostState(1, HOST, "open", NOON, 3, 1, NOON, "boom", NOON)])
     await store.put_secret(new_secret("mine"), NOON)
-    return Estate(job, claim, pending, dead, worker, backfill, key, incident)
+    return Estate(job, claim, pending, dead, worker, backfill, key, incident, sequel.id)
 
 
 async def inventory(
@@ -132,6 +143,8 @@ async def inventory(
     list[SealedSecret],
     list[str],
     tuple[object, ...],
+    list[Edge],
+    list[WaitingSlot],
 ]:
     """All that the owner sees."""
     async with store.transaction() as transaction:
@@ -153,6 +166,8 @@ async def inventory(
             await store.list_rules(1, None, 10),
             await store.list_incidents(1, is_open=None, rule=None, after=None, limit=10),
         ),
+        await store.edges_among(1, [estate.sequel]),
+        await store.waiting_of(1, [estate.sequel], 10),
     )
 
 
@@ -167,6 +182,10 @@ async def _times_of(successes: Awaitable[dict[UUID, Success]]) -> list[datetime 
 async def _name_of(channel: Awaitable[KeptChannel]) -> tuple[str, int]:
     kept = await channel
     return kept.name, kept.revision
+
+
+async def _prospects(found: Awaitable[dict[Any, Prospect]]) -> set[Prospect]:
+    return set((await found).values())
 
 
 OTHER = OTHER_TENANT
@@ -329,6 +348,11 @@ STORE: dict[str, tuple[Reach, object]] = {
         [],
     ),
     "dismiss": (lambda s, e: s.dismiss(OTHER, e.dead), False),
+    "jobs_around": (lambda s, e: s.jobs_around(OTHER, e.job.id, 10), []),
+    "edges_among": (lambda s, e: s.edges_among(OTHER, [e.sequel]), []),
+    "waiting_of": (lambda s, e: s.waiting_of(OTHER, [e.sequel], 10), []),
+    "latest_of": (lambda s, e: s.latest_of(OTHER, [e.job.id], NOON + DAY, None), []),
+    "upstream_results": (lambda s, e: s.upstream_results([(OTHER, e.sequel, NOON - HOUR)], 10), {}),
     "get_override": (lambda s, e: s.get_override(OTHER, e.job.id, LATER), None),
     "list_overrides": (lambda s, e: s.list_overrides(OTHER, e.job.id, None, 10), []),
     "overrides_of": (lambda s, e: s.overrides_of(OTHER, e.job.id, NOON, NOON), []),
@@ -428,6 +452,38 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     "hold_secrets": (lambda t, e: t.hold_secrets(OTHER, ["mine"]), set()),
     "note_secret_uses": (lambda t, e: t.note_secret_uses(OTHER, [e.job.id], []), None),
     "secret_names": (lambda t, e: t.secret_names(OTHER, 10), []),
+    "lock_graph": (lambda t, e: t.lock_graph(OTHER), None),
+    "jobs_named": (lambda t, e: t.jobs_named(OTHER, ["mine"]), {}),
+    "jobs_of_ids": (lambda t, e: t.jobs_of_ids(OTHER, [e.job.id]), []),
+    "names_between": (lambda t, e: t.names_between(OTHER, "a", "z", 10), []),
+    "put_edges": (lambda t, e: t.put_edges(OTHER, [e.sequel], []), None),
+    "edges_above": (lambda t, e: t.edges_above(OTHER, [e.sequel], 10), []),
+    "edges_below": (lambda t, e: t.edges_below(OTHER, [e.job.id], 10), []),
+    "followed_jobs": (lambda t, e: t.followed_jobs(OTHER, [e.job.id]), set()),
+    "dependents_named": (lambda t, e: t.dependents_named(OTHER, e.job.id, 10), []),
+    "follow": (lambda t, e: t.follow(OTHER, e.job.id, PLAN), None),
+    "dependents_of": (lambda t, e: t.dependents_of([(OTHER, e.job.id)]), []),
+    "upstreams_of": (lambda t, e: t.upstreams_of([(OTHER, e.sequel)]), []),
+    "share_dependents": (lambda t, e: t.share_dependents([(OTHER, e.sequel)]), []),
+    "executions_at": (lambda t, e: t.executions_at([(OTHER, e.job.id, NOON)]), []),
+    "prospects_at": (
+        lambda t, e: _prospects(t.prospects_at([(OTHER, e.sequel, NOON), (OTHER, e.job.id, NOON + DAY)])),
+        {Prospect(is_ahead=False, is_waiting=False, is_skipped=False)},
+    ),
+    "skip_unmet": (lambda t, e: t.skip_unmet({(OTHER, e.job.id, NOON): "theirs"}, NOON), None),
+    "revise_unmet": (
+        lambda t, e: t.revise_unmet(
+            [Revised((OTHER, e.job.id, NOON), NOON, "theirs", 1, "theirs", is_followed=True)], NOON
+        ),
+        None,
+    ),
+    "clear_followed": (lambda t, e: t.clear_followed([(OTHER, e.pending)]), None),
+    "keep_waiting": (lambda t, e: t.keep_waiting([((OTHER, e.sequel, NOON), LATER, LATER)]), None),
+    "waiting_since": (lambda t, e: t.waiting_since([(OTHER, e.sequel, NOON)]), {}),
+    "end_waiting": (lambda t, e: t.end_waiting([(OTHER, e.sequel, NOON)]), None),
+    "lock_rerun": (lambda t, e: t.lock_rerun(OTHER, [e.job.id], NOON), []),
+    "rerun": (lambda t, e: t.rerun(OTHER, e.dead, NOON, is_followed=True), None),
+    "undo_dependents": (lambda t, e: t.undo_dependents(OTHER, [e.job.id], NOON, NOON), 0),
     "recall": (lambda t, e: t.recall(OTHER, "key"), None),
     "remember": (lambda t, e: t.remember(OTHER, "key", Answer(b"theirs", 500, "[]"), NOON), None),
 }
@@ -447,6 +503,16 @@ OF_ALL = {
     *("overrides_waiting", "forget_overrides"),
     "open_backfills",
     *("all_rules", "unsettled_incidents", "forget_incidents", "act_unnoted"),
+    *(
+        "any_to_judge",
+        "unfollowed",
+        "tell_stuck",
+        "count_waiting",
+        "may_judge",
+        "keep_from_judging",
+        "lock_followed",
+    ),
+    "waiting_due",
     *("pulse", "begin_anew", "incarnation"),
     *("enter_shards", "hold_shards", "mark_shards", "list_shards"),
     *("see_node", "stop_node", "list_nodes", "forget_nodes", "ask_to_drain"),

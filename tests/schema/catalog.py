@@ -96,6 +96,7 @@ def declared() -> str:
             "tables.sql",
             "cluster.sql",
             "limits.sql",
+            "dependencies.sql",
             "tenants.sql",
             "audit.sql",
             "long_work.sql",

@@ -59,6 +59,8 @@ _BLOCKING = {
 }
 OF_JOB = way("executions_pkey", "job_id", "tenant_id")
 HELD_BY = way("executions_held", "held_by")
+AT_SLOT = way("executions_pkey", "job_id", "slot", "tenant_id")
+FOLLOWED = way("executions_followed")
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,24 @@ HOT = [
         ],
         {"e": (KEY,)},
     ),
+    Guard("any_to_judge", [NOON], {"executions": (FOLLOWED,)}),
+    Guard("lock_followed", [500], {"executions": (FOLLOWED,)}),
+    Guard("share_dependents", [_KEYS[0], _KEYS[1]], {"j": (JOB,)}),
+    Guard("executions_at", [_KEYS[0], _KEYS[1], _SLOTS], {"there": (AT_SLOT,)}),
+    Guard("prospects_at", [_KEYS[0], _KEYS[1], _SLOTS], {"cursors": (CURSOR,)}),
+    Guard("skip_unmet", [_KEYS[0], _KEYS[1], _SLOTS, ["x"] * _COUNT, NOON, _KEYS[2]], {"e": (KEY,)}),
+    Guard(
+        "revise_unmet",
+        [
+            *(_KEYS[0], _KEYS[1], _SLOTS, _SLOTS, ["x"] * _COUNT, [1] * _COUNT, ["default"] * _COUNT),
+            *([False] * _COUNT, NOON, _KEYS[2]),
+        ],
+        {"e": (KEY,)},
+    ),
+    Guard("clear_followed", _KEYS, {"e": (KEY,)}),
+    Guard("upstream_results", [_KEYS[0], _KEYS[1], _SLOTS, 65_536], {"j": (JOB,), "there": (AT_SLOT,)}),
+    Guard("unfollowed", [500], {"cursors": (CURSOR,)}),
+    Guard("tell_stuck", [NOON], {"j": (JOB,)}),
     Guard("succeed", [*_KEYS, _FENCES, _SLOTS, _SLOTS, worker_id(1)], {"e": (KEY,)}),
     Guard(
         "park",
@@ -442,6 +462,18 @@ COLD = [
     Guard("cancel_execution", [*_ONE, NOON], {"executions": (KEY,)}),
     Guard("dismiss", _ONE, {"executions": (KEY,)}),
     Guard("count_held", [1, ["host:example.com", "shell"], 1000], {"executions": (HELD_BY,)}),
+    Guard(
+        "jobs_named", [1, ["job-0500000", "job-0500001"]], {"jobs": (way("jobs_name", "tenant_id", "name"),)}
+    ),
+    Guard("jobs_of_ids", [1, _KEYS[1]], {"jobs": (JOB,)}),
+    Guard("names_between", [1, "job-05", "job-06", 1000], {"jobs": (way("jobs_name", "tenant_id", "name"),)}),
+    Guard("dependents_named", [1, job_id(7), 20], {"j": (JOB,)}),
+    Guard("set_plan", [1, job_id(7), "{}"], {"cursors": (CURSOR,)}),
+    Guard("mark_followed", [1, job_id(7)], {"executions": (OF_JOB,)}),
+    Guard("latest_of", [1, _KEYS[1], NOON, None], {"there": (AT_SLOT,)}),
+    Guard("lock_rerun", [1, _KEYS[1], NOON], {"e": (AT_SLOT,)}),
+    Guard("rerun", [*_ONE, NOON, True], {"executions": (KEY,), "jobs": (JOB,)}),
+    Guard("undo_dependents", [1, _KEYS[1], NOON, NOON], {"executions": (KEY,)}),
     Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "jobs": (JOB,)}),
     Guard(
         "lock_imminent",
@@ -575,6 +607,11 @@ UNGUARDED = {
     *("put_rule", "get_rule", "list_rules", "drop_rule", "count_alerting", "all_rules", "share_rule"),
     *("unsettled_incidents", "incidents_of_rule", "list_incidents", "open_incident", "resolve_incident"),
     *("mark_told", "mark_settled", "forget_incidents"),
+    # What follows what is as much as users wrote of it, and is found by the jobs; so is what waits.
+    *("lock_graph", "drop_edges", "insert_edges", "edges_above", "edges_below", "jobs_around", "edges_among"),
+    *("followed_jobs", "dependents_of", "upstreams_of", "try_chaining", "await_chaining"),
+    *("drop_waiting", "waiting_due", "keep_waiting", "waiting_since", "end_waiting", "count_waiting"),
+    "waiting_of",
     # One row for each process.
     *("pulse", "forget_pulses"),
 }

@@ -138,6 +138,7 @@ DROPS = {
             *("executions_claimable", "executions_running", "executions_unfinished", "executions_dead"),
             "executions_recent",
             "executions_called",
+            "executions_followed",
         )
     },
 }

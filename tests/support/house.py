@@ -21,6 +21,7 @@ from cronwell.control.calendars import Calendars
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
+from cronwell.control.graph import Graphs
 from cronwell.control.jobs import Jobs
 from cronwell.control.outlook import Outlook
 from cronwell.control.overrides import Overrides
@@ -37,6 +38,7 @@ from cronwell.runtime.service import run_services
 from cronwell.scheduler.chores.alerting import Alerting
 from cronwell.scheduler.chores.backfilling import Backfilling
 from cronwell.scheduler.chores.calendars import FollowingCalendars
+from cronwell.scheduler.chores.chaining import Chaining
 from cronwell.scheduler.chores.overriding import Overriding
 from cronwell.scheduler.chores.rescue import Rescue
 from cronwell.scheduler.chores.rezoning import Rezoning
@@ -95,6 +97,7 @@ class House:
         self.bus = PostgresBus(database, url, can_listen=True, on_error=telemetry.service_failed)
         self.jobs = Jobs(self.store, self.bus, clock, settings)
         self.executions = Executions(self.store, self.bus, clock, settings, self.jobs)
+        self.graphs = Graphs(self.store, self.bus, clock, self.jobs, self.executions)
         self.outlook = Outlook(self.store, clock, self.jobs)
         self.explain = Explain(self.store, clock, self.jobs)
         self.calendars = Calendars(self.store, clock)
@@ -143,6 +146,9 @@ class House:
 
     def alerting(self, clock: Clock | None = None) -> Alerting:
         return Alerting(self.store, self.bus, clock or self.clock, self.settings)
+
+    def chaining(self) -> Chaining:
+        return Chaining(self.store, self.bus, self.clock, self.settings.scheduler)
 
     def resuming(self) -> Resuming:
         return Resuming(self.store, self.clock, self.jobs)

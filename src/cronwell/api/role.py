@@ -22,6 +22,7 @@ from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
+from cronwell.control.graph import Graphs
 from cronwell.control.hosts import Hosts
 from cronwell.control.jobs import Jobs
 from cronwell.control.keys import Keys
@@ -59,9 +60,11 @@ async def api(
             "run `cronwell bootstrap`, which makes one, or set auth.jwks (CRONWELL_AUTH_JWKS); "
             "on 127.0.0.1 no key is needed"
         )
+    executions = Executions(store, bus, clock, settings, jobs)
     services = Services(
         jobs=jobs,
-        executions=Executions(store, bus, clock, settings, jobs),
+        executions=executions,
+        graphs=Graphs(store, bus, clock, jobs, executions),
         outlook=Outlook(store, clock, jobs),
         explain=Explain(store, clock, jobs),
         calendars=Calendars(store, clock),

@@ -44,6 +44,11 @@ class Trigger(Asked):
     """`allow` starts it whatever else of the job is unfinished."""
 
 
+class Rerun(Asked):
+    downstream: Annotated[bool, Field(strict=True)] = False
+    """Also run again what follows it at its slot, directly or by way of others, each when its rule says so."""
+
+
 class OverrideAsked(Asked):
     """What is to become of one coming slot."""
 

@@ -18,6 +18,7 @@ from cronwell.control.cluster import Cluster
 from cronwell.control.executions import Executions
 from cronwell.control.explain import Explain
 from cronwell.control.forecast import Forecast
+from cronwell.control.graph import Graphs
 from cronwell.control.hosts import Hosts
 from cronwell.control.jobs import Jobs
 from cronwell.control.keys import Keys
@@ -37,6 +38,7 @@ class Services:
 
     jobs: Jobs
     executions: Executions
+    graphs: Graphs
     outlook: Outlook
     explain: Explain
     calendars: Calendars

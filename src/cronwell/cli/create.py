@@ -17,6 +17,7 @@ import typer
 
 from cronwell.cli.definitions import JobOptions, takes_job_options
 from cronwell.cli.failures import ExitCode, Failure, Unreachable, explain
+from cronwell.cli.lists import after_text
 from cronwell.cli.screen import Screen
 from cronwell.cli.session import Json, session
 from cronwell.cli.sources import check_key, usage
@@ -73,6 +74,8 @@ def create(
     screen.line(f"created {job['name']} ({job['id']})")
     if job.get("next_fire_at"):
         screen.line(f"fires next at {screen.moment(job['next_fire_at'])}")
+    elif follows := after_text(job.get("after")):
+        screen.line(f"it runs {follows}")
     else:
         screen.line(f"it has no schedule; run it with: cronwell job trigger {job['name']}")
     warn(screen, job)

@@ -67,6 +67,14 @@ class JobOptions:
             help='Cron text, "@hourly", "every 15m", "in 5m" or "at 2027-01-01T10:00:00Z".',
         ),
     ] = None
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            metavar="JOB[:HOW]",
+            help="In place of a schedule: after this job has succeeded, failed or finished. Repeatable.",
+        ),
+    ] = None
     zone: Annotated[
         str | None, typer.Option("--zone", "-z", metavar="ZONE", help='IANA time zone, e.g. "Europe/Berlin".')
     ] = None
@@ -194,6 +202,7 @@ class JobOptions:
         """The fields that options were given for. `present` is the kind of target the job has so far."""
         flat = {
             "schedule": None if self.schedule is None else read_schedule(self.schedule),
+            "after": [_read_upstream(each) for each in self.after] if self.after else None,
             "timezone": self.zone,
             "window": self.window,
             "description": self.description,
@@ -252,6 +261,12 @@ class JobOptions:
             "initial_delay": self.retry_delay,
         }
         return {name: value for name, value in policy.items() if value is not None} or None
+
+
+def _read_upstream(text: str) -> dict[str, str]:
+    """A job that is followed, and how it must end."""
+    name, _, how = text.rpartition(":")
+    return {"job": name, "on": how} if name else {"job": text}
 
 
 def kind_of(target: object) -> str | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cronwell.cli import lists, times
+from cronwell.cli.graph import rerun
 from cronwell.cli.lists import After, All, From, Limit, Text, To, moment_option
 from cronwell.cli.paths import execution_path, job_reference
 from cronwell.cli.screen import Column, Screen, compact, one_line
@@ -112,6 +113,7 @@ def retry(context: typer.Context, execution: Execution, as_json: Json = False) -
         screen.line(f"retrying {execution}: {answer['state']}")
 
 
+app.command("rerun")(rerun)
 app.command("tail")(tail)
 
 

@@ -15,6 +15,7 @@ from cronwell.cli.create import create
 from cronwell.cli.definitions import CatchUp
 from cronwell.cli.edit import edit
 from cronwell.cli.failures import ExitCode
+from cronwell.cli.graph import graph
 from cronwell.cli.lists import After, All, Limit
 from cronwell.cli.paths import execution_path, job_path
 from cronwell.cli.preview import SLOT_COLUMNS, slot_row
@@ -194,14 +195,20 @@ def trigger(
 
 
 @app.command()
-def delete(context: typer.Context, job: Job, yes: Yes = False, as_json: Json = False) -> None:
+def delete(
+    context: typer.Context,
+    job: Job,
+    force: Annotated[bool, typer.Option("--force", help="Although other jobs follow it.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
     """Delete a job: its future slots are gone, its history stays until retention drops it."""
     here = session(context)
     screen = here.screen(as_json)
     if not yes and not screen.confirm(f"Delete the job {job}?"):
         screen.remark("nothing was deleted")
         raise typer.Exit(ExitCode.FAILED)
-    answer = here.client.delete(job_path(job))
+    answer = here.client.delete(job_path(job) + ("?force=true" if force else ""))
     _say(screen, answer, f"deleted {job}")
 
 
@@ -246,6 +253,7 @@ def history(
 
 
 app.command("backfill")(backfill)
+app.command("graph")(graph)
 
 
 def _described(screen: Screen, job: dict[str, Any]) -> list[tuple[str, object]]:

@@ -148,7 +148,7 @@ def schedule_text(job: dict[str, Any]) -> str:
     schedule = job.get("schedule")
     zone = job.get("timezone")
     if schedule is None:
-        return "(only when triggered)"
+        return after_text(job.get("after")) or "(only when triggered)"
     if isinstance(schedule, dict):
         zone = schedule.get("timezone") or zone
         text = _spec_text(schedule) + (f" {zone}" if zone else "")
@@ -157,6 +157,19 @@ def schedule_text(job: dict[str, Any]) -> str:
                 text += f"; {words} {followed if isinstance(followed, str) else ', '.join(followed)}"
         return text
     return f"{schedule} {zone}" if zone else str(schedule)
+
+
+def after_text(after: object) -> str | None:
+    """What a job follows, in short; None for one that follows none."""
+    mode = "any" if isinstance(after, dict) and after.get("any") else "all"
+    listed = after.get(mode) if isinstance(after, dict) else after
+    if not isinstance(listed, list) or not listed:
+        return None
+    names = [
+        each["job"] if each.get("on", "succeeded") == "succeeded" else f"{each['job']} ({each['on']})"
+        for each in listed
+    ]
+    return f"after {'any of ' if mode == 'any' else ''}{', '.join(names)}"
 
 
 def _spec_text(spec: object) -> str:

@@ -13,6 +13,7 @@ from cronwell.config import SchedulerSettings
 from cronwell.control.calendars import Known
 from cronwell.control.definitions import Definition
 from cronwell.control.drafts import give_way, new_job
+from cronwell.control.following import check_new, link_new
 from cronwell.control.naming import note_named, unknown_secrets
 from cronwell.control.scheduling import first_move
 from cronwell.model.identity import RANDOM_BITS, new_job_id
@@ -29,14 +30,20 @@ async def insert(
     now: datetime,
     settings: SchedulerSettings,
 ) -> list[tuple[NewJob, Move | None] | errors.UserError]:
-    """Add jobs, each of which is there afterwards or has its name taken; raises QuotaExceeded where they are too many."""
-    if refused := await unknown_secrets(transaction, tenant_id, definitions):
-        good = [each for place, each in enumerate(definitions) if place not in refused]
-        made = iter(await insert(transaction, tenant_id, good, known, now=now, settings=settings))
-        return [refused[place] if place in refused else next(made) for place in range(len(definitions))]
+    """Add jobs, each of which is there afterwards or has its name taken, or names or follows what is not there; raises
+    QuotaExceeded where they are too many."""
+    if unknown := await unknown_secrets(transaction, tenant_id, definitions):
+        rest = [each for place, each in enumerate(definitions) if place not in unknown]
+        made = iter(await insert(transaction, tenant_id, rest, known, now=now, settings=settings))
+        return [unknown[place] if place in unknown else next(made) for place in range(len(definitions))]
+    refused, definitions = await check_new(transaction, tenant_id, definitions)
     prepared: list[tuple[NewJob, Move | None]] = []
+    good: list[Definition] = []
     for place, definition in enumerate(definitions):
         await give_way(place)
+        if place in refused:
+            continue
+        good.append(definition)
         job_id = new_job_id(now, secrets.randbits(RANDOM_BITS))
         move = None
         if definition.plan is not None:
@@ -52,18 +59,23 @@ async def insert(
         tenant_id,
         {
             job.id: definition.plan.schedule
-            for (job, _), definition in zip(prepared, definitions, strict=True)
+            for (job, _), definition in zip(prepared, good, strict=True)
             if job.id in added and definition.plan is not None and definition.plan.schedule.filter is not None
         },
         known,
     )
     named = {
         job.id: definition
-        for (job, _), definition in zip(prepared, definitions, strict=True)
+        for (job, _), definition in zip(prepared, good, strict=True)
         if definition.named and job.id in added
     }
     await note_named(transaction, tenant_id, named)
-    return [
+    await link_new(
+        transaction,
+        tenant_id,
+        {job.id: each for (job, _), each in zip(prepared, good, strict=True) if job.id in added},
+    )
+    made = iter(
         (job, move)
         if job.id in added
         else errors.NameTaken(
@@ -71,7 +83,8 @@ async def insert(
             f"PUT /v1/jobs/name:{quote(job.name, safe='')}"
         )
         for job, move in prepared
-    ]
+    )
+    return [refused[place] if place in refused else next(made) for place in range(len(definitions))]
 
 
 async def _note_uses(

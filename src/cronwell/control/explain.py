@@ -12,6 +12,7 @@ from cronwell.control.hosts import why_held
 from cronwell.control.jobs import Jobs
 from cronwell.control.overrides import has_expired
 from cronwell.control.prospects import why_idle
+from cronwell.control.upstreams import WHY_UNMET, UpstreamView, told_waiting, upstreams_at
 from cronwell.control.views import (
     ExecutionView,
     Moment,
@@ -24,6 +25,7 @@ from cronwell.control.waits import why_not_started
 from cronwell.model import instants, zones
 from cronwell.model.describe import describe, effect_of
 from cronwell.model.execution import ExecutionKey, Kind, State
+from cronwell.model.job import JobSpec
 from cronwell.model.kinds import CronTimes, RuleTimes
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import Schedule, previous
@@ -31,12 +33,13 @@ from cronwell.runtime.clock import Clock
 from cronwell.store.port import Execution, Job, Override, Store
 
 Verdict = Literal[
-    "executed", "running", "staged", "skipped", "cancelled", "planned", "not_a_slot", "no_record"
+    "executed", "running", "staged", "waiting", "skipped", "cancelled", "planned", "not_a_slot", "no_record"
 ]
 
 _TICK = timedelta(microseconds=1)
 _SOON = timedelta(milliseconds=250)
 _WHY_SKIPPED = {
+    **WHY_UNMET,
     "overlap": "an earlier execution of the job was not finished",
     "catch_up": "it was missed, and the job's catch-up policy does not run it",
     "paused": "the job was paused",
@@ -66,6 +69,8 @@ class Explanation(View):
     execution: ExecutionView | None = None
     override: OverrideMark | None = None
     """What somebody decided about the slot."""
+    upstreams: list[UpstreamView] = Field(default_factory=list)
+    """What has become of the jobs that it follows, at the same slot."""
     others: list[ExecutionView] = Field(default_factory=list)
     """Executions of other kinds with the same slot: triggers and backfills."""
     previous_slot: Moment | None = None
@@ -89,12 +94,14 @@ class Explain:
         at = _read(text, zone, present)
         if isinstance(at, str):
             return self._in_gap(job, text, zone, at, present)
-        key = ExecutionKey(job.id, Kind.SCHEDULED, at)
+        rule = JobSpec.model_validate_json(job.spec).rule
+        key = ExecutionKey(job.id, Kind.SCHEDULED if rule is None else Kind.DEPENDENCY, at)
         execution = await self._store.get_execution(tenant_id, key)
         others = [
-            found
-            for kind in (Kind.MANUAL, Kind.BACKFILL, Kind.DEPENDENCY)
-            if (found := await self._store.get_execution(tenant_id, ExecutionKey(job.id, kind, at)))
+            other
+            for kind in Kind
+            if kind is not key.kind
+            and (other := await self._store.get_execution(tenant_id, ExecutionKey(job.id, kind, at)))
             is not None
         ]
         override = await self._store.get_override(tenant_id, job.id, at)
@@ -103,6 +110,7 @@ class Explain:
         if revision is not None and revision.plan is not None:
             schedule = load_plan(revision.plan).schedule
         shown = schedule or present
+        upstreams = [] if rule is None else await upstreams_at(self._store, job, at)
         facts: dict[str, Any] = {
             "job_id": str(job.id),
             "at": at,
@@ -110,6 +118,7 @@ class Explain:
             "schedule": None if schedule is None else describe(schedule),
             "revision": None if revision is None else revision.revision,
             "override": None if override is None else override_mark(override),
+            "upstreams": upstreams,
             "others": [execution_view(each) for each in others],
             **_neighbours(shown, at),
         }
@@ -119,6 +128,8 @@ class Explain:
             if (wait := await why_not_started(self._store, execution, now)) is not None:
                 told["sentence"] += f" {wait}"
             return Explanation(**facts | told)
+        if rule is not None and job.deleted_at is None:
+            return Explanation(**facts | told_waiting(upstreams, at))
         verdict, reason, sentence = await self._without_execution(job, schedule, at, now)
         if verdict == "planned" and override is not None:
             verdict, reason, sentence = _foreseen(override, sentence, now)

@@ -27,6 +27,7 @@ from cronwell.control.drafts import (
     priority_of,
     read_id,
 )
+from cronwell.control.following import keep_followed, leave_dependents, relink, take_turn
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.naming import forget_named, note_renamed
 from cronwell.control.overriding import begin, begin_again
@@ -216,13 +217,16 @@ class Jobs:
         await self._announce([move])
         return await self._view(tenant_id, locked.id)
 
-    async def delete(self, tenant_id: int, reference: str, *, revision: int | None = None) -> None:
-        """Stop a job for good; its history stays until retention takes it."""
+    async def delete(
+        self, tenant_id: int, reference: str, *, revision: int | None = None, is_forced: bool = False
+    ) -> None:
+        """Stop a job for good; its history stays until retention takes it. One that others follow must be forced."""
         job = await self.find(tenant_id, reference)
         now = self._clock.now()
         async with self._store.transaction() as transaction:
             locked = await self._locked(transaction, job)
             check_revision(locked, revision)
+            await leave_dependents(transaction, locked, is_forced=is_forced)
             _, touched = await self._withhold(transaction, locked, "deleted", now)
             await transaction.keep_revision(tenant_id, locked.id, now)
             await transaction.set_job_state(tenant_id, locked.id, "deleted", now)
@@ -286,9 +290,11 @@ class Jobs:
     async def _edit(self, caller: Caller, reference: str, change: Any, revision: int | None) -> JobView:
         tenant_id = caller.tenant_id
         job = await self.find(tenant_id, reference)
-        known = await self._calendars.known(tenant_id, [change(orjson.loads(job.spec))])
+        wanted = change(orjson.loads(job.spec))
+        known = await self._calendars.known(tenant_id, [wanted])
         workers = await self._store.list_workers(self._clock.now())
         async with self._store.transaction() as transaction:
+            await take_turn(transaction, job, wanted)
             locked = await self._locked(transaction, job)
             check_revision(locked, revision)
             now = self._clock.now()
@@ -297,11 +303,13 @@ class Jobs:
             caller.check_target(locked.target_kind)
             definition = self._judge(caller, change(raw), known, now, kept)
             await note_renamed(transaction, tenant_id, locked.id, definition, locked.spec)
+            definition = await keep_followed(transaction, locked, definition)
             runs_left = await unstage(transaction, locked, now=now, settings=self._settings.scheduler)
             await transaction.keep_revision(tenant_id, locked.id, now)
             if definition.plan is None or kept.schedule != definition.plan.schedule:
                 runs_left = None if definition.plan is None else definition.plan.schedule.max_runs
             touched, move = await self._apply(transaction, locked, definition, now, runs_left)
+            await relink(transaction, locked, definition)
             schedule = None if definition.plan is None else definition.plan.schedule
             if schedule != kept.schedule:
                 followed = [] if schedule is None else known.uses(locked.id, schedule)
@@ -323,7 +331,7 @@ class Jobs:
         """Write the new definition, its cursor and its staged slots."""
         new = new_job(job.tenant_id, job.id, definition, None, now)
         is_paused = job.state == "paused"
-        was_finished = job.state == "finished" and definition.plan is None
+        was_finished = job.state == "finished" and definition.plan is None and definition.spec.after is None
         state = "paused" if is_paused else "finished" if was_finished else "active"
         revision = await transaction.update_job(new, state, now)
         plan = definition.plan

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from cronwell.control.jobs import Jobs
 from cronwell.control.overriding import LONGEST_MOVE
-from cronwell.control.prospects import next_fire_at, why_idle
+from cronwell.control.prospects import follows, next_fire_at, why_idle
 from cronwell.control.views import (
     ExecutionView,
     JobStatus,
@@ -47,7 +47,7 @@ class Outlook:
         """The next slots of a job. A paused job shows those it would have."""
         job = await self._jobs.find(tenant_id, reference)
         if job.plan is None:
-            return Upcoming(job_id=job.id, timezone="UTC", items=[])
+            return Upcoming(job_id=job.id, timezone="UTC", items=[], note=follows(job))
         schedule = load_plan(job.plan).schedule
         ahead = await self._ahead(job, schedule, count)
         if job.state == "paused":
@@ -113,7 +113,7 @@ class Outlook:
             next_run=next_fire_at(job),
             retry_count=max(0, last.attempt - 1) if last else 0,
             last_execution=last,
-            note=why_idle(job),
+            note=why_idle(job) or follows(job),
         )
 
     def preview(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from cronwell.model.job import JobSpec
 from cronwell.model.planning import load_plan
 from cronwell.model.schedule import effective_at
 from cronwell.model.waiting import why_waiting
@@ -25,6 +26,14 @@ def next_fire_at(job: Job) -> datetime | None:
     if job.staged_at is not None:
         times.append(job.staged_at)
     return min(times, default=None)
+
+
+def follows(job: Job) -> str | None:
+    """For a job that follows others: which, in words."""
+    if job.plan is not None or (rule := JobSpec.model_validate_json(job.spec).rule) is None:
+        return None
+    names = [each.job if each.on == "succeeded" else f"{each.job} ({each.on})" for each in rule.upstreams]
+    return f"it follows {', '.join(names)}: it runs once for each slot of {rule.mode} of them"
 
 
 def why_idle(job: Job) -> str | None:

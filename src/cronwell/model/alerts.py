@@ -23,8 +23,8 @@ from pydantic import (
 
 from cronwell import durations, errors
 from cronwell.model import zones
-from cronwell.model.job import NAME_PATTERN, POOL_PATTERN, Address, HttpTarget, StrictDuration
-from cronwell.model.part import Part
+from cronwell.model.job import POOL_PATTERN, Address, HttpTarget
+from cronwell.model.part import NAME_PATTERN, Part, StrictDuration
 
 MASK = "***"
 """Stands for what is not shown."""

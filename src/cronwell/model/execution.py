@@ -45,16 +45,17 @@ CLAIMABLE = frozenset({State.PENDING, State.RETRYING})
 OPEN = frozenset({State.PENDING, State.RETRYING, State.RUNNING})
 TERMINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED})
 
-# Terminal states are final, except that an operator may redrive a dead letter or re-run what was cancelled.
+# Terminal states are final, except that an operator may have an execution run again, and what follows it after it: that is
+# skipped until it is judged anew, as what was skipped for the sake of others is when these end otherwise.
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.RUNNING, State.CANCELLED, State.SKIPPED}),
     # Back to pending: a worker hands back what it claimed early but did not start.
     State.RUNNING: frozenset({State.SUCCEEDED, State.FAILED, State.RETRYING, State.CANCELLED, State.PENDING}),
     State.RETRYING: frozenset({State.RUNNING, State.CANCELLED, State.FAILED}),
-    State.FAILED: frozenset({State.PENDING}),
-    State.CANCELLED: frozenset({State.PENDING}),
-    State.SUCCEEDED: frozenset(),
-    State.SKIPPED: frozenset(),
+    State.FAILED: frozenset({State.PENDING, State.SKIPPED}),
+    State.CANCELLED: frozenset({State.PENDING, State.SKIPPED}),
+    State.SUCCEEDED: frozenset({State.PENDING, State.SKIPPED}),
+    State.SKIPPED: frozenset({State.PENDING}),
 }
 
 _LETTERS = {Kind.SCHEDULED: "s", Kind.MANUAL: "m", Kind.BACKFILL: "b", Kind.DEPENDENCY: "d"}

@@ -16,27 +16,23 @@ from urllib.parse import urlsplit
 from pydantic import (
     BeforeValidator,
     Field,
-    PlainSerializer,
     StringConstraints,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from cronwell import durations
-from cronwell.model.part import Part
+from cronwell.model.dependencies import After, Rule, rule_of
+from cronwell.model.part import NAME_PATTERN, Part, StrictDuration
 from cronwell.model.publishing import PublishTarget
 from cronwell.model.references import SecretRef, text_or_secret
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
 # What RFC 5321 calls a Mailbox, without quotes, comments and address literals.
 ADDRESS_PATTERN = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$"
 PAYLOAD_DEPTH = 32
 _NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f]")
-DURATION_EXAMPLES = ["30s", "1h30m", "PT15M"]
 RESERVED_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "idempotency-key", "traceparent"}
 )
@@ -52,25 +48,6 @@ Queueing = Literal["queue_one", "queue_all", "cancel_running"]
 Overlap = Literal["allow", "skip", "queue_one", "queue_all", "cancel_running"]
 
 
-def _read_duration(value: object) -> object:
-    return durations.parse(value) if isinstance(value, str) else value
-
-
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(_read_duration),
-    PlainSerializer(durations.write, return_type=str),
-    WithJsonSchema({"type": "string", "description": durations.ACCEPTED, "examples": DURATION_EXAMPLES}),
-]
-
-
-def _refuse_booleans_and_numbers(value: object) -> object:
-    if isinstance(value, (int, float)):
-        raise ValueError(f"write {durations.ACCEPTED}")
-    return value
-
-
-StrictDuration = Annotated[Duration, BeforeValidator(_refuse_booleans_and_numbers)]
 if TYPE_CHECKING:
     HeaderValue = str | SecretRef
     VariableValue = str | SecretRef
@@ -284,6 +261,9 @@ class JobSpec(Part):
         "Without a schedule the job runs only when it is triggered.",
         examples=["0 3 * * *", {"cron": "0 3 * * *", "timezone": "America/Los_Angeles"}],
     )
+    after: After | None = None
+    """The jobs whose executions it follows, in place of a schedule: it runs once for each of their slots. A list, all of which
+    must have ended so; or an object with `all` or `any`, a `delay` and a `timeout`."""
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     """The IANA zone of the schedule, such as Europe/Berlin; UTC where none is given, here or in the schedule."""
     window: Annotated[str, StringConstraints(min_length=1, max_length=32)] | None = None
@@ -335,10 +315,23 @@ class JobSpec(Part):
         return payload
 
     @model_validator(mode="after")
+    def _check_after(self) -> JobSpec:
+        if self.after is not None and self.schedule is not None:
+            raise ValueError(
+                "a job has a `schedule` or follows others by `after`, not both; set the other to null"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_overlap(self) -> JobSpec:
         if self.overlap == "allow" and self.max_running is not None:
             raise ValueError("`overlap: allow` has no limit; with `queue_all` those beyond max_running wait")
         return self
+
+    @property
+    def rule(self) -> Rule | None:
+        """When it runs after others; None for a job that follows none."""
+        return None if self.after is None else rule_of(self.after)
 
     @property
     def running_limit(self) -> int | None:

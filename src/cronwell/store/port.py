@@ -29,6 +29,20 @@ from cronwell.store.cluster_port import (
     Shard,
     Suspect,
 )
+from cronwell.store.dependency_port import (
+    AtSlot,
+    DependencyChanges,
+    DependencyReads,
+    Dependent,
+    Edge,
+    JobPlace,
+    NamedJob,
+    Prospect,
+    Revised,
+    SlotPlace,
+    UpstreamResult,
+    WaitingSlot,
+)
 from cronwell.store.hosts_port import HeldBack, HostState, HostStore, TargetLimit, Throttling
 from cronwell.store.records import (
     Answer,
@@ -73,6 +87,7 @@ __all__ = [
     "Accountable",
     "Answer",
     "ApiKey",
+    "AtSlot",
     "Attempt",
     "AuditEntry",
     "AuditFilter",
@@ -87,6 +102,8 @@ __all__ = [
     "Confirmed",
     "Cursor",
     "Definition",
+    "Dependent",
+    "Edge",
     "Ended",
     "Execution",
     "ExecutionFilter",
@@ -98,6 +115,7 @@ __all__ = [
     "Incident",
     "Job",
     "JobFilter",
+    "JobPlace",
     "KeptCalendar",
     "KeptChannel",
     "KeptRule",
@@ -105,18 +123,22 @@ __all__ = [
     "Line",
     "Link",
     "Move",
+    "NamedJob",
     "NewExecution",
     "NewJob",
     "Node",
     "Orphan",
     "Override",
+    "Prospect",
     "Pulse",
     "Report",
+    "Revised",
     "Revision",
     "Rewrapped",
     "SealedSecret",
     "Shard",
     "Skip",
+    "SlotPlace",
     "Standing",
     "Store",
     "Suspect",
@@ -126,13 +148,23 @@ __all__ = [
     "Told",
     "Touched",
     "Transaction",
+    "UpstreamResult",
     "WaitingOverride",
+    "WaitingSlot",
     "WatchedJob",
     "Worker",
 ]
 
 
-class Transaction(AlertChanges, CallbackChanges, ClusterChanges, ScheduleChanges, SecretChanges, Protocol):
+class Transaction(
+    AlertChanges,
+    CallbackChanges,
+    ClusterChanges,
+    DependencyChanges,
+    ScheduleChanges,
+    SecretChanges,
+    Protocol,
+):
     """Changes that happen together or not at all."""
 
     # jobs
@@ -235,6 +267,7 @@ class Store(
     AuditStore,
     CallbackStore,
     ClusterStore,
+    DependencyReads,
     HostStore,
     ScheduleReads,
     SecretStore,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from cronwell.model.execution import CLAIMABLE, ExecutionKey, Kind, Result, State
@@ -142,6 +143,8 @@ class Claimed:
     """What an attempt before this one left, as JSON."""
     held_until: datetime | None = None
     """Equal to `ready_at` where it was held back until then, because its target could not take it."""
+    upstream: dict[str, Any] | None = None
+    """What the jobs that it follows ended with, for one that follows others; read after the claim."""
 
     @property
     def is_back(self) -> bool:

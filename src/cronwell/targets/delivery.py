@@ -111,4 +111,6 @@ def _write_body(call: Call, slot: str) -> bytes:
     }
     if call.checkpoint is not None:
         body["checkpoint"] = call.checkpoint
+    if call.upstream is not None:
+        body["upstream"] = call.upstream
     return wire.write_json(body)

@@ -51,6 +51,8 @@ class Call:
     """Under which name the worker claimed it."""
     hidden: Hidden | None = None
     """The values of secrets that the target and the payload hold, if they hold any."""
+    upstream: dict[str, Any] | None = None
+    """What the jobs that it follows ended with, by their names; None for an execution that follows none."""
 
 
 class Stop:

@@ -73,6 +73,12 @@ class Context:
         return self._call.payload
 
     @property
+    def upstream(self) -> dict[str, Any]:
+        """What the jobs that this one follows ended with, by their names: `state`, `execution`, `output`, and whether that
+        is cut (`output_truncated`)."""
+        return self._call.upstream or {}
+
+    @property
     def job(self) -> str:
         """The job's name."""
         return self._call.job_name

@@ -126,6 +126,7 @@ def _payload_file(payload: bytes) -> IO[bytes]:
 
 
 def _environment(call: Call, target: ShellTarget) -> dict[str, str]:
+    upstream = {} if call.upstream is None else {"CRONWELL_UPSTREAM": wire.write_json(call.upstream).decode()}
     return {
         **{name: os.environ.get(name, default) for name, default in _KEPT_VARIABLES.items()},
         "TZ": "UTC",
@@ -136,6 +137,7 @@ def _environment(call: Call, target: ShellTarget) -> dict[str, str]:
         "CRONWELL_SLOT": wire.write_moment(call.slot),
         "CRONWELL_ATTEMPT": str(call.attempt),
         "CRONWELL_FENCE": str(call.fence),
+        **upstream,
     }
 
 

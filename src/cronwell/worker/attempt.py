@@ -102,6 +102,7 @@ class Attempt:
             checkpoint=None if claimed.checkpoint is None else json.loads(claimed.checkpoint),
             callback=None if self.job.callback_key is None else self.token.write(self.job.callback_key),
             worker=claimed.worker,
+            upstream=claimed.upstream,
         )
 
     def take_progress(self, progress: Any) -> None:

@@ -19,6 +19,7 @@ from cronwell.worker.gated import Gated
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.slots import Slots
+from cronwell.worker.upstreams import tell_upstreams
 
 PRIORITIES = (0, 1, 2)
 GATHER = timedelta(milliseconds=20)
@@ -136,6 +137,7 @@ class Claiming:
         if claims:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
             jobs = await self._catalog.look_up(claims)
+            await tell_upstreams(self._store, claims)
             if self._lease.worker == worker and self._lease.may_claim:
                 self._slots.hold(_known(claims, jobs), asked)
             else:

@@ -50,6 +50,8 @@ HELD = (
     "holds",
     "secrets",
     "secret_uses",
+    "dependencies",
+    "waiting_slots",
     "audit",
     "audit_seals",
     "audit_unsealed",
@@ -75,6 +77,8 @@ async def estate(fortress: Fortress) -> Estate:
     schedule = {"cron": "0 * * * *", "exclude": "secret-days"}
     payload = {"token": {"secret": "secret-token"}}
     job = (await owner.call("POST", "/v1/jobs", {**JOB, "schedule": schedule, "payload": payload})).json
+    sequel = {"name": "secret-sequel", "target": JOB["target"], "after": ["secret-plan"]}
+    assert (await owner.call("POST", "/v1/jobs", sequel)).status == 201
     triggered = (await owner.call("POST", f"/v1/jobs/{job['id']}/trigger", {"payload": "secret"})).json
     rig = fortress.rig
     worker = await rig.register()
@@ -217,6 +221,14 @@ async def _reached(method: str, path: str, ours: As, estate: Estate) -> list[str
     return wrong
 
 
+async def test_a_job_of_another_tenant_cannot_be_followed(fortress: Fortress, estate: Estate) -> None:
+    ours = await fortress.key("ours")
+    for reference in (estate.ids["/v1/jobs/{id}"], "secret-plan", "01234567-89ab-7def-8123-456789abcdef"):
+        asked = {"name": "spy", "target": JOB["target"], "after": [reference]}
+        reply = await ours.call("POST", "/v1/jobs", asked)
+        assert (reply.status, reply.json["errors"][0]["message"]) == (422, f"there is no job {reference!r}")
+
+
 LISTS = [
     "/v1/jobs",
     "/v1/jobs?tag=a:secret",
@@ -326,6 +338,7 @@ async def test_the_database_itself_holds_a_tenant_to_its_rows(
         "audit_seals",
         "gates",
         "holds",
+        "waiting_slots",
     }
 
 
@@ -349,7 +362,7 @@ async def test_a_request_acts_for_its_tenant_whatever_the_code_asks_for(
             assert (await ours.call("GET", f"/v1/jobs{query}")).json["items"] == []
         assert (await ours.call("GET", f"/v1/jobs/{estate.ids['/v1/jobs/{id}']}")).status == 404
         owner = As(mistaken.caller, estate.owner.credential)
-        assert len((await owner.call("GET", "/v1/jobs")).json["items"]) == 1
+        assert len((await owner.call("GET", "/v1/jobs")).json["items"]) == 2
 
 
 async def test_who_does_not_say_for_whom_they_act_sees_nothing(

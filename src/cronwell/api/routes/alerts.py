@@ -16,7 +16,7 @@ from cronwell.api.services import Given
 from cronwell.control.alert_views import ChannelView, IncidentView, RuleView, Tested
 from cronwell.control.views import Page
 from cronwell.model.alerts import Channel, Rule
-from cronwell.model.job import NAME_PATTERN
+from cronwell.model.part import NAME_PATTERN
 
 router = APIRouter(tags=["alerts"], dependencies=parameters.STRICT, default_response_class=Response)
 

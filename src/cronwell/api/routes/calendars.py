@@ -15,7 +15,7 @@ from cronwell.api.parameters import IfMatch, Limit, PageCursor
 from cronwell.api.services import Given
 from cronwell.control.calendars import CalendarDetail, CalendarView
 from cronwell.control.views import Page
-from cronwell.model.job import NAME_PATTERN
+from cronwell.model.part import NAME_PATTERN
 
 router = APIRouter(tags=["calendars"], dependencies=parameters.STRICT, default_response_class=Response)
 

@@ -139,12 +139,17 @@ async def change_job(
     return shown_job(await services.jobs.patch(caller, job, raw, revision=revision))
 
 
-@router.delete("/v1/jobs/{id:segment}", responses=openapi.answers({200: schemas.Deleted}, 400, 404, 412))
+@router.delete("/v1/jobs/{id:segment}", responses=openapi.answers({200: schemas.Deleted}, 400, 404, 409, 412))
 async def delete_job(
-    services: Given, caller: Writer, job: JobReference, if_match: IfMatch = None
+    services: Given,
+    caller: Writer,
+    job: JobReference,
+    force: Annotated[bool, Query(description="Although other jobs follow it.")] = False,
+    if_match: IfMatch = None,
 ) -> Response:
     """Delete a job: no slot of it fires any more. Its history stays for the time of retention."""
-    await services.jobs.delete(caller.tenant_id, job, revision=parameters.read_revision(if_match))
+    revision = parameters.read_revision(if_match)
+    await services.jobs.delete(caller.tenant_id, job, revision=revision, is_forced=force)
     return json_answer(schemas.Deleted())
 
 

@@ -120,14 +120,19 @@ from (
 
 -- name: insert_asked
 -- Add executions that were asked for, rather than scheduled. One that is there already stays as it is. Messages of alerts do
--- not wait for their tenant's quotas: they may have to tell that these are used up.
+-- not wait for their tenant's quotas: they may have to tell that these are used up. Whether others follow their job is looked up.
 insert into executions (
     tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, payload, reason, queueing, gate,
     gate_limit, is_followed
 )
 select
     tenant_id, job_id, kind, slot, ready_at, 'pending', revision, tier_of(priority, gate), running_limit, pool, payload::json,
-    reason, queueing, gate, gate_limit, is_followed
+    reason, queueing, gate, gate_limit,
+    is_followed or exists (
+        select from dependencies as d
+        where d.tenant_id = asked.tenant_id
+            and d.upstream_id = asked.job_id
+    )
 from (
     select *, coalesce(named, case when tenant_id = any(array(select limited_tenants())) and reason is distinct from 'alert' then '' end) as gate
     from unnest(

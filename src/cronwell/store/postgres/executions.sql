@@ -250,7 +250,8 @@ returning state, worker, greatest(ready_at, claimed_at) as starts_at, pool, fenc
 
 -- name: revive_execution
 -- Give a dead letter, or what was cancelled, a new set of attempts, by what its job is now; not before its slot. The fence
--- goes on growing. The job is locked: its deletion finds the execution open again, or is seen here.
+-- goes on growing. The job is locked: its deletion finds the execution open again, or is seen here. Those that follow it are
+-- judged anew when it has ended.
 with job as (
     select revision, pool from jobs where tenant_id = $1 and id = $2 and state::text <> 'deleted' for share
 )
@@ -264,7 +265,8 @@ set state = 'pending',
     is_last_attempt = false,
     reason = 'redriven',
     revision = job.revision,
-    pool = job.pool
+    pool = job.pool,
+    is_followed = exists (select from dependencies as f where f.tenant_id = $1 and f.upstream_id = $2)
 from job
 where executions.tenant_id = $1
     and executions.job_id = $2
@@ -323,7 +325,8 @@ set state = 'pending',
     is_last_attempt = false,
     reason = 'redriven',
     revision = d.revision,
-    pool = d.pool
+    pool = d.pool,
+    is_followed = exists (select from dependencies as f where f.tenant_id = e.tenant_id and f.upstream_id = e.job_id)
 from keys
 cross join lateral unnest(keys.jobs, keys.kinds, keys.slots, keys.places, keys.revisions, keys.pools)
     as d (job_id, kind, slot, place, revision, pool)

@@ -21,6 +21,7 @@ from cronwell.store.postgres.audit import AuditReads
 from cronwell.store.postgres.backfills import BackfillReads
 from cronwell.store.postgres.calendars import CalendarRows
 from cronwell.store.postgres.callbacks import CallbackRows
+from cronwell.store.postgres.dependencies import DependencyRows
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.forecast import ForecastReads
 from cronwell.store.postgres.gates import GateRows
@@ -57,6 +58,7 @@ class PostgresStore(
     BackfillReads,
     CalendarRows,
     CallbackRows,
+    DependencyRows,
     ForecastReads,
     GateRows,
     HostRows,

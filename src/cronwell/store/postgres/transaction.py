@@ -21,6 +21,7 @@ from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
 from cronwell.store.postgres.callbacks import CallbackLocks
+from cronwell.store.postgres.dependencies import DependencyWrites
 from cronwell.store.postgres.overrides import OverrideChanges
 from cronwell.store.postgres.rows import (
     QUEUEING,
@@ -52,6 +53,7 @@ class PostgresTransaction(
     BackfillWrites,
     CalendarNotes,
     CallbackLocks,
+    DependencyWrites,
     OverrideChanges,
     ScanChanges,
     SecretNotes,

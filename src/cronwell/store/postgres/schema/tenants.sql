@@ -15,7 +15,7 @@ declare
 begin
     foreach held in array array[
         'jobs', 'job_revisions', 'cursors', 'executions', 'attempts', 'skips', 'calendars', 'calendar_uses', 'overrides',
-        'backfills', 'idempotency_keys', 'api_keys', 'gates', 'holds'
+        'backfills', 'idempotency_keys', 'api_keys', 'gates', 'holds', 'dependencies', 'waiting_slots'
     ] loop
         execute format('alter table %I enable row level security', held);
         execute format('alter table %I force row level security', held);
