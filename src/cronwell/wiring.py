@@ -16,15 +16,12 @@ from cronwell import errors, logs, telemetry
 from cronwell.bus.port import Bus
 from cronwell.bus.postgres import PostgresBus
 from cronwell.config import Settings
-from cronwell.control.calendars import Calendars
 from cronwell.control.continuity import Continuity
 from cronwell.control.jobs import Jobs
 from cronwell.control.keys import Keys
 from cronwell.control.overrides import Overrides
 from cronwell.control.presence import Presence
-from cronwell.control.rearming import Rearming
 from cronwell.control.tenants import Tenants
-from cronwell.control.tzdata import Tzdata
 from cronwell.coordination.port import Coordination
 from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.model.access import ALL_SCOPES, Caller
@@ -37,20 +34,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.service import Service, calm_collector, run_loop, run_services
 from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
-from cronwell.scheduler.chores.alerting import Alerting
-from cronwell.scheduler.chores.backfilling import Backfilling
-from cronwell.scheduler.chores.calendars import FollowingCalendars
-from cronwell.scheduler.chores.callbacks import CalledBack
-from cronwell.scheduler.chores.chaining import Chaining
-from cronwell.scheduler.chores.gating import Gating
-from cronwell.scheduler.chores.overriding import Overriding
-from cronwell.scheduler.chores.port import Chore
-from cronwell.scheduler.chores.rescue import Rescue
-from cronwell.scheduler.chores.retention import Retention
-from cronwell.scheduler.chores.rezoning import Rezoning
-from cronwell.scheduler.chores.scan import Scan
-from cronwell.scheduler.chores.sealing import Sealing
-from cronwell.scheduler.chores.upkeep import Finishing, Following, Resuming
+from cronwell.scheduler.chores.every import every_chore
 from cronwell.scheduler.duties import Duties
 from cronwell.scheduler.role import scheduler_services
 from cronwell.scheduler.staging import Staging
@@ -255,24 +239,7 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
 async def _scheduler(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
     settings = base.settings
     overrides = _overrides(base)
-    calendars = Calendars(base.store, base.clock)
-    chores: list[Chore] = [
-        Retention(base.store, base.clock, settings.retention),
-        Rescue(base.store, base.clock),
-        CalledBack(base.store, base.clock),
-        Finishing(base.store, base.clock, base.settings.scheduler),
-        Resuming(base.store, base.clock, base.jobs),
-        Gating(base.store),
-        Following(base.store, base.clock, base.settings.scheduler),
-        FollowingCalendars(base.store, base.clock, settings.scheduler, calendars),
-        Rezoning(Tzdata(base.store, base.clock, settings.scheduler, base.jobs), settings.scheduler),
-        Overriding(base.store, base.clock, overrides, settings.retention),
-        Backfilling(base.store, base.bus, base.clock, settings.retention),
-        Chaining(base.store, base.bus, base.clock, settings.scheduler),
-        Sealing(base.store),
-        Alerting(base.store, base.bus, base.clock, settings),
-        Scan(base.store, base.clock, Rearming(base.store, base.clock, settings.scheduler, calendars)),
-    ]
+    chores = every_chore(base.store, base.bus, base.clock, settings, base.jobs, overrides)
     # Before anything is staged: after a long outage the slots of waiting overrides may be due.
     await overrides.apply_waiting()
     coordination = _coordination(base)

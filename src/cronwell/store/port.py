@@ -7,13 +7,13 @@ is an argument; rows of one tenant are never given to another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from cronwell.model.execution import ExecutionKey, State
+from cronwell.model.execution import ExecutionKey
 from cronwell.store.access_port import AccessStore, ApiKey, Tenant
 from cronwell.store.alerts_port import AlertChanges, AlertStore, Incident, KeptChannel, KeptRule, WatchedJob
 from cronwell.store.audit_port import AuditEntry, AuditFilter, AuditStore, Link
@@ -56,10 +56,8 @@ from cronwell.store.records import (
     Ended,
     Execution,
     ExecutionFilter,
-    Halt,
     Job,
     JobFilter,
-    Line,
     Move,
     NewExecution,
     NewJob,
@@ -81,6 +79,7 @@ from cronwell.store.schedule_records import (
     WaitingOverride,
 )
 from cronwell.store.secrets_port import KeptSecret, Rewrapped, SealedSecret, SecretChanges, SecretStore
+from cronwell.store.work_port import Halt, Line, WorkStore
 
 __all__ = [
     "Abandoned",
@@ -271,6 +270,7 @@ class Store(
     HostStore,
     ScheduleReads,
     SecretStore,
+    WorkStore,
     Protocol,
 ):
     """The durable truth."""
@@ -290,83 +290,6 @@ class Store(
 
     async def pauses_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]: ...
     async def signing_secret(self, tenant_id: int) -> str: ...
-
-    # executions: what workers do
-    async def claim(
-        self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
-    ) -> list[Claimed]: ...
-    async def claim_shares(
-        self,
-        worker: UUID,
-        pool: str,
-        priority: int,
-        *,
-        ready_by: datetime,
-        shares: Mapping[int, int],
-        now: datetime,
-    ) -> list[Claimed]:
-        """Claim so many of each tenant."""
-        ...
-
-    async def waiting_tenants(self, pool: str, priority: int, ready_by: datetime) -> dict[int, float]:
-        """The tenants that have something to claim, with their weights."""
-        ...
-
-    async def waiting_lines(self, pools: Sequence[str], ready_by: datetime) -> list[Line]:
-        """What waits at gates, the first in line of the earliest tier first."""
-        ...
-
-    async def claim_gated(
-        self,
-        worker: UUID,
-        lines: Sequence[Line],
-        *,
-        places: int,
-        shares: Mapping[int, int],
-        ready_by: datetime,
-        now: datetime,
-    ) -> tuple[list[Claimed], bool]:
-        """Claim what its gates let through, and tell whether some gate was another's at this moment."""
-        ...
-
-    async def why_waiting(self, tenant_id: int, key: ExecutionKey, now: datetime) -> Halt | None:
-        """What an execution waits for at its gates; None where it has none."""
-        ...
-
-    async def gate_waiting(self) -> int:
-        """Have what waits of tenants with quotas wait at their gate; how many had not."""
-        ...
-
-    async def settle_blocked(self, pools: Sequence[str], now: datetime) -> tuple[int, set[UUID]]:
-        """See to what came due while its job had as many unfinished as it may have, and does not simply wait.
-
-        It is skipped, or asks the oldest to end; how many are skipped, and the workers of those that are asked.
-        """
-        ...
-
-    async def complete(self, ended: Sequence[Ended]) -> list[State | None]:
-        """Record results; for each, the state it led to, or None where its fence was no longer valid, or another's."""
-        ...
-
-    async def hand_back(self, worker: UUID, claims: Sequence[tuple[int, ExecutionKey, int]]) -> None: ...
-    async def confirm(
-        self,
-        worker: UUID,
-        claims: Sequence[tuple[int, ExecutionKey, int]],
-        now: datetime,
-        *,
-        ahead: timedelta = timedelta(),
-    ) -> list[Confirmed | None]:
-        """Ask anew for claims that were not started in time; None where one is no longer the worker's.
-
-        One that comes back running may start, as if it had been claimed now or, with `ahead`, so much later. What a pause or delete has reached meanwhile
-        has been ended by this.
-        """
-        ...
-
-    async def report(self, reports: Sequence[Report]) -> None: ...
-    async def cancels(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]: ...
-    async def held_by(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]: ...
 
     # executions: what users do
     async def get_execution(self, tenant_id: int, key: ExecutionKey) -> Execution | None: ...

@@ -153,42 +153,6 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Executions that wait at a gate, in one pool and tier."""
-
-    pool: str
-    priority: int
-    tenant_id: int
-    gate: str
-    """The name of their group; nothing where they wait for their tenant's quotas alone."""
-    limit: int | None
-    """How many of the group may run for the first in line to start, that one included."""
-    ready_at: datetime
-    weight: float
-    max_running: int | None
-    """How many the tenant may have running."""
-    max_per_minute: int | None
-    """How many the tenant may begin in a minute."""
-
-
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """What an execution that waits at its gates waits for."""
-
-    group: str
-    """The name of its group; nothing where it is in none."""
-    group_limit: int | None
-    max_running: int | None
-    """How many executions its tenant may have running; None for any number, as below."""
-    max_per_minute: int | None
-    group_running: int
-    running: int
-    """How many of its tenant run; counted only where that is limited."""
-    begun: int
-    """How many its tenant has begun in this minute; counted only where that is limited."""
-
-
-@dataclass(frozen=True, slots=True)
 class Confirmed:
     """What became of a claim that was asked for anew."""
 
