@@ -8,7 +8,8 @@ from uuid import UUID
 
 from cronwell.model.execution import State
 from cronwell.store.port import Claimed, Execution, HeldBack, HostState, Report, Store, TargetLimit
-from tests.contract.desk import HOUR, MINUTE, NOON, SECOND, Desk
+from tests.contract.desk import HOUR, MINUTE, NOON, SECOND, Desk, ended
+from tests.contract.test_store_gates import through
 
 TARGET = "host:a.example"
 LATER = NOON + HOUR
@@ -141,3 +142,27 @@ async def test_what_was_found_out_of_a_host_later_stands(store: Store) -> None:
     assert (shown.error, shown.changed_at) == ("no answer", NOON + MINUTE)
     await store.forget(keys_before=NOON, workers_before=NOON + HOUR)
     assert await store.list_hosts(1, None, None, 10) == []
+
+
+async def test_what_is_held_back_leaves_its_place_in_a_group_and_counts_once_in_its_minute(
+    desk: Desk, store: Store
+) -> None:
+    group = ("warehouse", 1)
+    await desk.staged(await desk.job("first"), NOON - MINUTE, group=group)
+    await desk.staged(await desk.job("second"), NOON, group=group)
+    assert await store.change_tenant("default", None, {"executions_per_minute": 3}) is not None
+    await store.gate_waiting()
+    [first] = await through(desk)
+    assert await store.hold_back(
+        first.worker, [dataclasses.replace(_held(first), ready_at=NOON + SECOND)]
+    ) == [True]
+    [second] = await through(desk)
+    assert second.key != first.key
+    await store.complete([ended(second)])
+    [again] = await through(desk, now=NOON + SECOND)
+    assert (again.key, again.is_back) == (first.key, True)
+    await store.complete([ended(again)])
+    # Two have begun in this minute, one of them twice: there is room for one more.
+    await desk.staged(await desk.job("third"), NOON + SECOND)
+    await store.gate_waiting()
+    assert len(await through(desk, now=NOON + SECOND)) == 1

@@ -314,6 +314,19 @@ async def test_low_priority_goes_on_under_a_flood_of_high(house: House, ageing: 
         assert number <= 1 + place / 10, "no more than a tenth of the places"
 
 
+async def test_what_waits_at_a_gate_goes_on_under_a_flood_of_what_does_not(house: House) -> None:
+    started: list[str] = []
+    house.registry.add(lambda ctx: started.append(ctx.job), "work")
+    await house.create("free", overlap="allow")
+    await house.create("gated", overlap="allow", group={"key": "db", "limit": 2})
+    for name, count in (("free", 100), ("gated", 3)):
+        for _ in range(count):
+            await house.trigger(name)
+    async with house.working(concurrency=2):
+        await until(lambda: len(started) == 103, within=60.0)
+    assert started.index("gated") < 90
+
+
 @pytest.mark.parametrize(
     ("target", "fields", "told"),
     [

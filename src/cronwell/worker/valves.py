@@ -64,7 +64,7 @@ class Valves:
             is_trial = valve.enter()
             attempt.entry = Entry(valve, is_trial)
             if is_trial and valve.breaker is not None and valve.breaker.state == "open":
-                telemetry.host_probed(target, tenant=claimed.tenant_id)
+                telemetry.host_probed(target.removeprefix(HOST_PREFIX), tenant=claimed.tenant_id)
         return verdict
 
     def ended(self, attempt: Attempt, outcome: Outcome | None, took: float | None = None) -> None:
