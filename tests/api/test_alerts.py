@@ -205,10 +205,11 @@ async def test_incidents_are_listed_newest_first(
 ) -> None:
     await _put(api, "channels", "ops", HOOK)
     await _put(api, "rules", "dead", {**RULE, "severity": "warning"})
-    await _put(api, "rules", "failing", {**RULE, "when": {"consecutive_failures": 1}})
     [key] = await rig.bury(1, name="invoices")
     bus = PostgresBus(api_database, api_url, can_listen=True, on_error=lambda *_: None)
     chore = Alerting(rig.store, bus, rig.clock, rig.settings)
+    await chore.run_once()
+    await _put(api, "rules", "failing", {**RULE, "when": {"consecutive_failures": 1}})
     await chore.run_once()
     first = (await api.get("/v1/alerts/incidents?limit=1")).json
     rest = (await api.get(f"/v1/alerts/incidents?cursor={first['next_cursor']}")).json

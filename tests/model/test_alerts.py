@@ -120,7 +120,8 @@ def test_what_is_shown_of_a_channel_lets_nobody_in() -> None:
     }
     chat = validate(Channel, {"slack": {"url": "https://hooks.example.com/services/T/B/t0p"}})
     assert chat.shown() == {"slack": {"url": f"https://hooks.example.com/{MASK}"}}
-    assert chat.target()["http"]["url"].endswith("t0p")
+    assert chat.target() == {"http": {"url": "https://hooks.example.com/services/T/B/t0p", "body": "payload"}}
+    assert validate(Channel, {"webhook": hook}).target() == {"http": hook}
 
 
 def test_no_user_can_give_a_job_the_name_of_a_channels_own() -> None:

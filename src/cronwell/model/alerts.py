@@ -317,4 +317,9 @@ class Channel(Part):
             return {"email": {"to": self.email.to}}
         target = self.webhook or self.slack
         assert target is not None
-        return {"http": target.model_dump(mode="json")}
+        # What is as a job's target is by default is left out: workers of the release before do not know all of it.
+        usual = HttpTarget(url=target.url).model_dump(mode="json")
+        given = target.model_dump(mode="json")
+        return {
+            "http": {name: value for name, value in given.items() if name == "url" or value != usual[name]}
+        }
