@@ -285,7 +285,8 @@ async def test_a_rerun_from_a_node_runs_all_below_it_again(chain: Chain, clock: 
     b, c = await chain.create("b", "a"), await chain.create("c", "a")
     d = await chain.create("d", "b", "c")
     other = await chain.create("other", "a")
-    for job in (a, b, c, d, other):
+    last = await chain.create("last", "a", {"job": "d", "on": "finished"})
+    for job in (a, b, c, d, other, last):
         await chain.end(job)
     assert await chain.state(d) == "succeeded"
     await chain.house.graphs.rerun(TENANT, str(ExecutionKey(b, Kind.DEPENDENCY, SLOT)), is_downstream=True)
@@ -295,6 +296,14 @@ async def test_a_rerun_from_a_node_runs_all_below_it_again(chain: Chain, clock: 
     await chain.end(b)
     assert await chain.state(d) == "pending"
     await chain.end(d)
+    await chain.end(last)
+    # The same from the top, where one that is run again is waited for as if it had not ended before.
+    await chain.house.graphs.rerun(TENANT, str(ExecutionKey(a, Kind.SCHEDULED, SLOT)), is_downstream=True)
+    await chain.end(a)
+    assert (await chain.state(last), await chain.waiting()) == ("skipped: upstream_rerun", 1)
+    for job in (b, c, d, other, last):
+        assert await chain.state(job) == "pending"
+        await chain.end(job)
     # The same from the top, where the re-run fails: nothing below it runs.
     await chain.house.graphs.rerun(TENANT, str(ExecutionKey(a, Kind.SCHEDULED, SLOT)), is_downstream=True)
     await chain.end(a, state=State.FAILED)
