@@ -285,7 +285,8 @@ async def test_a_rerun_from_a_node_runs_all_below_it_again(chain: Chain, clock: 
     b, c = await chain.create("b", "a"), await chain.create("c", "a")
     d = await chain.create("d", "b", "c")
     other = await chain.create("other", "a")
-    for job in (a, b, c, d, other):
+    last = await chain.create("last", "a", {"job": "d", "on": "finished"})
+    for job in (a, b, c, d, other, last):
         await chain.end(job)
     assert await chain.state(d) == "succeeded"
     await chain.house.graphs.rerun(TENANT, str(ExecutionKey(b, Kind.DEPENDENCY, SLOT)), is_downstream=True)
@@ -295,6 +296,14 @@ async def test_a_rerun_from_a_node_runs_all_below_it_again(chain: Chain, clock: 
     await chain.end(b)
     assert await chain.state(d) == "pending"
     await chain.end(d)
+    await chain.end(last)
+    # The same from the top, where one that is run again is waited for as if it had not ended before.
+    await chain.house.graphs.rerun(TENANT, str(ExecutionKey(a, Kind.SCHEDULED, SLOT)), is_downstream=True)
+    await chain.end(a)
+    assert (await chain.state(last), await chain.waiting()) == ("skipped: upstream_rerun", 1)
+    for job in (b, c, d, other, last):
+        assert await chain.state(job) == "pending"
+        await chain.end(job)
     # The same from the top, where the re-run fails: nothing below it runs.
     await chain.house.graphs.rerun(TENANT, str(ExecutionKey(a, Kind.SCHEDULED, SLOT)), is_downstream=True)
     await chain.end(a, state=State.FAILED)
@@ -442,9 +451,12 @@ async def test_nothing_is_lost_where_a_scheduler_dies_half_way(
 
 
 async def test_explain_says_what_a_slot_waits_for(chain: Chain) -> None:
-    a, _ = await chain.create("a"), await chain.create("b")
-    await chain.create("c", "a", {"job": "b", "on": "finished"})
+    a, b = await chain.create("a"), await chain.create("b")
+    c = await chain.create("c", "a", {"job": "b", "on": "finished"})
     await chain.end(a)
+    graph = await chain.house.graphs.graph(TENANT, "name:a")
+    assert [node.name for node in graph.nodes] == ["a", "b", "c"]
+    assert [each.slot for each in graph.nodes[2].waiting] == [SLOT]
     text = SLOT.isoformat()
     told = await chain.house.explain.explain(TENANT, "name:c", text)
     assert (told.verdict, told.sentence) == ("waiting", "The slot waits for the end of b.")
@@ -452,10 +464,12 @@ async def test_explain_says_what_a_slot_waits_for(chain: Chain) -> None:
         ("a", "succeeded", "succeeded", True),
         ("b", "finished", "unfinished", False),
     ]
+    await chain.end(b)
+    await chain.end(c)
+    told = await chain.house.explain.explain(TENANT, "name:c", text)
+    assert told.verdict == "executed"
+    assert "once what it follows had ended" in told.sentence
     other = await chain.house.explain.explain(TENANT, "name:c", (SLOT + timedelta(seconds=1)).isoformat())
     assert (other.verdict, other.reason) == ("not_a_slot", "no_upstream")
-    graph = await chain.house.graphs.graph(TENANT, "name:a")
-    assert [node.name for node in graph.nodes] == ["a", "b", "c"]
-    assert [each.slot for each in graph.nodes[2].waiting] == [SLOT]
     upcoming = await chain.house.outlook.upcoming(TENANT, "name:c", 10)
     assert upcoming.note == "it follows a, b (finished): it runs once for each slot of all of them"

@@ -305,6 +305,8 @@ def _told_start(execution: Execution) -> str:
     late = execution.started_at - execution.key.slot
     if execution.attempt > 1:
         return f"The latest attempt started at {started}"
+    if execution.key.kind is Kind.DEPENDENCY:
+        return f"It started at {started}, once what it follows had ended"
     if late <= _SOON:
         return f"It started on time, at {started}"
     waited = execution.ready_at - execution.key.slot
