@@ -390,12 +390,13 @@ EVENTS: dict[str, Event] = {
 
 
 Log = Callable[[], str]
+PAGES = (telemetry.changes, telemetry.processes, telemetry.work)
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Log]:
     """What was written to standard error, by a logger that is set up anew and forgotten afterwards."""
-    for module in (logs, telemetry):
+    for module in (logs, *PAGES):
         monkeypatch.setattr(module, "_log", structlog.get_logger("cronwell"))
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     yield lambda: capsys.readouterr().err
@@ -428,7 +429,7 @@ def test_every_event_is_tried_here() -> None:
     events = {
         name
         for name, value in vars(telemetry).items()
-        if isinstance(value, FunctionType) and value.__module__ == telemetry.__name__ and name[0] != "_"
+        if isinstance(value, FunctionType) and value.__module__.startswith(telemetry.__name__)
     }
     assert events == {name.partition(",")[0] for name in EVENTS}
 
@@ -458,7 +459,8 @@ def test_an_event_is_one_line_of_json_and_moves_its_metrics(name: str, log: Log)
 def test_every_metric_is_moved_by_some_event() -> None:
     metrics = {
         value._name
-        for value in vars(telemetry).values()
+        for page in PAGES
+        for value in vars(page).values()
         if hasattr(value, "_name") and hasattr(value, "describe")
     }
     named = " ".join(name for event in EVENTS.values() for name in (*event.moves, *event.sets))

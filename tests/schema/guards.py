@@ -352,7 +352,7 @@ HOT = [
     ),
     Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
     # What rules of alerts look at.
-    Guard("watched_by_name", [1, ["job-0000007", "job-0000008"]], {"jobs": (_NAMED,)}),
+    Guard("watched_by_name", [1, ["job-0000007", "job-0000008"]], {"looked_up": (_NAMED,)}),
     Guard("watched_by_id", [1, _KEYS[1]], {"looked_up": (JOB,)}),
     Guard(
         "watched_slice",
@@ -462,9 +462,7 @@ COLD = [
     Guard("cancel_execution", [*_ONE, NOON], {"executions": (KEY,)}),
     Guard("dismiss", _ONE, {"executions": (KEY,)}),
     Guard("count_held", [1, ["host:example.com", "shell"], 1000], {"executions": (HELD_BY,)}),
-    Guard(
-        "jobs_named", [1, ["job-0500000", "job-0500001"]], {"jobs": (way("jobs_name", "tenant_id", "name"),)}
-    ),
+    Guard("jobs_named", [1, ["job-0500000", "job-0500001"]], {"looked_up": (_NAMED,)}),
     Guard("jobs_of_ids", [1, _KEYS[1]], {"jobs": (JOB,)}),
     Guard("names_between", [1, "job-05", "job-06", 1000], {"jobs": (way("jobs_name", "tenant_id", "name"),)}),
     Guard("dependents_named", [1, job_id(7), 20], {"j": (JOB,)}),

@@ -1,10 +1,15 @@
 -- name: watched_by_name
 -- Jobs by their names.
-select id, name, state::text as state, tags::text as tags, updated_at
-from jobs
-where tenant_id = $1
-    and name = any($2::text[])
-    and state <> 'deleted'
+select j.id, j.name, j.state::text as state, j.tags::text as tags, j.updated_at
+from unnest($2::text[]) as wanted (name)
+cross join lateral (
+    select looked_up.id, looked_up.name, looked_up.state, looked_up.tags, looked_up.updated_at
+    from jobs as looked_up
+    where looked_up.tenant_id = $1
+        and looked_up.name = wanted.name
+        and looked_up.state <> 'deleted'
+    limit 1
+) as j
 
 -- name: watched_by_id
 -- Jobs by their ids.

@@ -5,11 +5,16 @@ select pg_advisory_xact_lock(hashtextextended('cronwell.graph.' || $1::integer, 
 
 -- name: jobs_named
 -- The jobs that have these names now.
-select id, name
-from jobs
-where tenant_id = $1
-    and name = any($2::text[])
-    and state <> 'deleted'
+select j.id, j.name
+from unnest($2::text[]) as wanted (name)
+cross join lateral (
+    select looked_up.id, looked_up.name
+    from jobs as looked_up
+    where looked_up.tenant_id = $1
+        and looked_up.name = wanted.name
+        and looked_up.state <> 'deleted'
+    limit 1
+) as j
 
 -- name: jobs_of_ids
 -- What some jobs are called, and how they stand.
