@@ -103,7 +103,6 @@ class Claiming:
         if self._is_crowded and (share := self._gated_share.allot(self._room)):
             # What waits at gates comes last, and would not come at all.
             await self._claim_from(self._gated, share, ahead)
-        self._is_crowded = True
         for elders, queues in self._pools:
             if self._room > 0:
                 await elders.claim(self._room, self._claim_aged)
@@ -111,14 +110,15 @@ class Claiming:
                 wanted = self._room
                 if wanted <= 0:
                     elders.filled = max(priority - 1, 0)
+                    self._is_crowded = True
                     return True
                 claims = await self._claim_from(queue, wanted, ahead)
                 has_more = has_more or len(claims) == wanted
             elders.filled = None
         wanted = self._room
+        self._is_crowded = wanted <= 0
         if wanted <= 0:
             return True
-        self._is_crowded = False
         return len(await self._claim_from(self._gated, wanted, ahead)) == wanted or has_more
 
     @property
