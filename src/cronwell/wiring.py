@@ -304,7 +304,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
         "http": HttpRunner(settings.http, Egress(settings.egress_allow), base.clock, limit),
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
-        "email": EmailRunner(settings.smtp),
+        "email": EmailRunner(settings.smtp, limit),
     }
     for runner in runners.values():
         stack.push_async_callback(runner.close)
