@@ -280,7 +280,7 @@ async def _worker(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]
         "shell": ShellRunner(settings.shell, limit),
         "handler": HandlerRunner(limit, threads=settings.worker.threads),
         "publish": PublishRunner(settings.brokers, settings.publish),
-        "email": EmailRunner(settings.smtp),
+        "email": EmailRunner(settings.smtp, limit),
     }
     for runner in runners.values():
         stack.push_async_callback(runner.close)

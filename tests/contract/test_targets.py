@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from cronwell.config import HttpSettings, PublishSettings, ShellSettings
+from cronwell.config import HttpSettings, PublishSettings, ShellSettings, SmtpSettings
 from cronwell.model.execution import Result
 from cronwell.runtime.clock import SystemClock
 from cronwell.targets.egress import Egress
+from cronwell.targets.email import EmailRunner
 from cronwell.targets.handler import HandlerRunner
 from cronwell.targets.http import HttpRunner
 from cronwell.targets.port import Outcome, Signals, TargetRunner
@@ -28,6 +29,7 @@ from cronwell.targets.publish import PublishRunner
 from cronwell.targets.registry import Context, Registry
 from cronwell.targets.shell import ShellRunner
 from tests.support.redis import RedisServer, needs_redis, temporary_redis
+from tests.support.smtp import MailServer, mail_server
 from tests.targets.rig import (
     LIMIT,
     Receiver,
@@ -50,6 +52,7 @@ class Rig(ABC):
     is_released = False
     said: str | None = "done"
     """What `succeed` says; None where nobody knows beforehand."""
+    payload: Any = None
 
     @abstractmethod
     def target(self, behaviour: str) -> dict[str, Any]:
@@ -93,6 +96,33 @@ class HttpRig(Rig):
                 await answering("200 OK", b"x" * (LIMIT + 1))(request, writer)
             case _:
                 await never_answer(request, writer)
+
+
+class EmailRig(Rig):
+    """The server behaves as the first one wants to whom a message goes."""
+
+    def __init__(self, server: MailServer) -> None:
+        self.payload = {"subject": "subject", "text": "text"}
+        self.server = server
+        settings = SmtpSettings(host="127.0.0.1", port=server.port, tls="none", sender="cron@example.com")
+        self.runner: EmailRunner = EmailRunner(settings, LIMIT)
+        server.answers["RCPT"] = self._answer
+        server.answers["."] = lambda _: f"250 {'x' * (LIMIT + 1) if self._is_loud else 'done'}"
+        self._is_loud = False
+
+    def target(self, behaviour: str) -> dict[str, Any]:
+        return {"email": {"to": [f"{behaviour}@example.com"]}}
+
+    def has_started(self) -> bool:
+        return "RCPT" in self.server.verbs
+
+    def is_gone(self) -> bool:
+        return self.server.open_connections == 0 and self.runner.abandoned == 0
+
+    def _answer(self, rest: str) -> str:
+        behaviour = rest.partition("<")[2].partition("@")[0]
+        self._is_loud = behaviour == "shout"
+        return {"succeed": "250 ok", "shout": "250 ok", "fail": "450 broken"}.get(behaviour, "")
 
 
 class ShellRig(Rig):
@@ -240,7 +270,14 @@ def broker() -> Iterator[RedisServer]:
         yield server
 
 
-KINDS = ["http", "shell", "handler-async", "handler-thread", pytest.param("publish", marks=needs_redis)]
+KINDS = [
+    "http",
+    "email",
+    "shell",
+    "handler-async",
+    "handler-thread",
+    pytest.param("publish", marks=needs_redis),
+]
 
 
 @pytest.fixture(params=KINDS)
@@ -253,6 +290,8 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
         match request.param:
             case "http":
                 made = HttpRig(await stack.enter_async_context(Receiver()))
+            case "email":
+                made = EmailRig(await stack.enter_async_context(mail_server()))
             case "shell":
                 made = ShellRig(tmp_path)
             case "handler-async":
@@ -268,7 +307,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
 
 
 async def run(rig: Rig, behaviour: str, signals: Signals | None = None) -> Outcome:
-    call = make_call(rig.target(behaviour), timeout=timedelta(milliseconds=300))
+    call = make_call(rig.target(behaviour), payload=rig.payload, timeout=timedelta(milliseconds=300))
     return await asyncio.wait_for(rig.runner.run(call, signals or within()), 20)
 
 

@@ -54,7 +54,7 @@ async def site(url: str) -> AsyncIterator[Site]:
         smtp = SmtpSettings(host="127.0.0.1", port=mail.port, tls="none", sender="cronwell@example.com")
         house = await House.open(url, dataclasses.replace(Settings(), smtp=smtp))
         http = HttpRunner(HttpSettings(), Egress(["127.0.0.0/8"]), SystemClock(), 1000)
-        email = EmailRunner(smtp)
+        email = EmailRunner(smtp, 1000)
         try:
             async with house.working({"http": http, "email": email}):
                 yield Site(house, mail, hook)

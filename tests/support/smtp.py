@@ -39,13 +39,16 @@ class MailServer:
     answers: dict[str, Callable[[str], str | None] | str | None] = field(default_factory=dict)
     mails: list[Mail] = field(default_factory=list)
     verbs: list[str] = field(default_factory=list)
+    open_connections: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open_connections += 1
         with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             await _Conversation(self, reader, writer).hold()
         writer.close()
         with suppress(ConnectionError, ssl.SSLError):
             await writer.wait_closed()
+        self.open_connections -= 1
 
 
 class _Conversation:

@@ -19,7 +19,7 @@ from cronwell.model.execution import Result
 from cronwell.targets.email import EmailRunner, compose
 from cronwell.targets.port import Outcome
 from tests.support.smtp import MailServer, mail_server
-from tests.targets.rig import SLOT, eventually, make_call, within
+from tests.targets.rig import LIMIT, SLOT, eventually, make_call, within
 
 TLS = Path(__file__).parent / "tls"
 TO = {"email": {"to": ["ops@example.com", "boss@example.com"]}}
@@ -40,7 +40,7 @@ async def send(traces: Any) -> AsyncIterator[Send]:
 
     async def sent(port: int, *, seconds: float = 20.0, payload: Any = PAYLOAD, **settings: Any) -> Outcome:
         given = {"host": "127.0.0.1", "port": port, "tls": "none", "sender": "cron@example.com", **settings}
-        runners.append(EmailRunner(SmtpSettings(**given)))
+        runners.append(EmailRunner(SmtpSettings(**given), LIMIT))
         return await runners[-1].run(make_call(TO, payload=payload), within(seconds))
 
     yield sent
@@ -51,7 +51,7 @@ async def send(traces: Any) -> AsyncIterator[Send]:
 async def test_a_message_is_handed_over_whole_and_known_by_its_execution(
     server: MailServer, send: Send
 ) -> None:
-    assert await send(server.port) == Outcome(Result.SUCCEEDED)
+    assert await send(server.port) == Outcome(Result.SUCCEEDED, output="taken")
     [mail] = server.mails
     assert (mail.sender, mail.recipients) == ("cron@example.com", ["ops@example.com", "boss@example.com"])
     message = mail.message
@@ -61,6 +61,13 @@ async def test_a_message_is_handed_over_whole_and_known_by_its_execution(
     assert message["Message-ID"] == f"<{call.execution_id}@example.com>"
     assert message["Auto-Submitted"] == "auto-generated"
     assert message["Date"].datetime == SLOT
+
+
+async def test_a_sender_may_have_a_name(server: MailServer, send: Send) -> None:
+    assert (await send(server.port, sender="Cronwell <cron@example.com>")).result is Result.SUCCEEDED
+    [mail] = server.mails
+    assert (mail.sender, mail.message["From"]) == ("cron@example.com", "Cronwell <cron@example.com>")
+    assert mail.message["Message-ID"].endswith("@example.com>")
 
 
 @pytest.mark.parametrize("kind", ["starttls", "implicit"])
@@ -73,7 +80,7 @@ async def test_it_speaks_tls_and_logs_in_with_a_password_from_a_file(
     login = {"username": "cron", "password_file": str(tmp_path / "password"), "tls": kind}
     async with mail_server(tls=context, is_implicit=kind == "implicit", cron="p w") as server:
         outcome = await send(server.port, ca=str(TLS / "authority.pem"), **login)
-        assert outcome == Outcome(Result.SUCCEEDED)
+        assert outcome == Outcome(Result.SUCCEEDED, output="taken")
         assert [(each.is_encrypted, each.username) for each in server.mails] == [(True, "cron")]
         stranger = await send(server.port, **login)
         assert (stranger.error_kind, stranger.is_retryable) == ("tls", True)
@@ -135,7 +142,7 @@ async def test_a_server_that_says_nothing_is_left_at_the_deadline(server: MailSe
 
 async def test_a_cancelled_attempt_lets_go_of_the_server(server: MailServer, traces: Any) -> None:
     server.answers["MAIL"] = ""
-    runner = EmailRunner(SmtpSettings(host="127.0.0.1", port=server.port, tls="none"))
+    runner = EmailRunner(SmtpSettings(host="127.0.0.1", port=server.port, tls="none"), LIMIT)
     signals = within()
     running = asyncio.create_task(runner.run(make_call(TO, payload=PAYLOAD), signals))
     await eventually(lambda: "MAIL" in server.verbs, "the server was spoken to")
@@ -143,7 +150,7 @@ async def test_a_cancelled_attempt_lets_go_of_the_server(server: MailServer, tra
     assert (await running).result is Result.CANCELLED
     assert (await runner.run(make_call(TO, payload=PAYLOAD), signals)).result is Result.CANCELLED
     # Its thread comes back by itself, as its socket is shut.
-    await eventually(lambda: runner._threads.abandoned == 0, "the thread came back")
+    await eventually(lambda: runner.abandoned == 0, "the thread came back")
     await runner.close()
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.policy import SMTP
-from email.utils import format_datetime
+from email.utils import format_datetime, parseaddr
 from pathlib import Path
 
 from cronwell.config import SmtpSettings
@@ -51,8 +51,9 @@ class _Line:
 class EmailRunner:
     """Carry out email attempts."""
 
-    def __init__(self, settings: SmtpSettings) -> None:
+    def __init__(self, settings: SmtpSettings, output_limit: int) -> None:
         self._settings = settings
+        self._output_limit = output_limit
         self._threads = ThreadPool(THREADS, "mail")
 
     async def run(self, call: Call, signals: Signals) -> Outcome:
@@ -77,20 +78,26 @@ class EmailRunner:
             self._stop(line, ticket)
             return stopping.stopped_outcome(reason, call)
         try:
-            return _judge(ticket.future.result())
+            output, is_cut = clip(ticket.future.result(), self._output_limit)
+            return Outcome(Result.SUCCEEDED, output=output or None, output_truncated=is_cut)
         except Exception as error:  # noqa: BLE001  the port promises an outcome for whatever a client raises
             return _describe(error)
+
+    @property
+    def abandoned(self) -> int:
+        """Threads that were given up on and have not come back yet."""
+        return self._threads.abandoned
 
     async def close(self) -> None:
         """End the threads."""
         await self._threads.close()
 
-    def _stop(self, line: _Line, ticket: Ticket[Refused]) -> None:
+    def _stop(self, line: _Line, ticket: Ticket[str]) -> None:
         line.cut()
         self._threads.give_up(ticket)
 
-    def _send(self, message: EmailMessage, line: _Line, timeout: float) -> Refused:
-        """Hand a message over, on a thread."""
+    def _send(self, message: EmailMessage, line: _Line, timeout: float) -> str:
+        """Hand a message over, on a thread; what the server said to it comes back."""
         settings = self._settings
         tls = None if settings.tls == "none" else ssl.create_default_context(cafile=settings.ca or None)
         where = (settings.host, settings.port)
@@ -104,11 +111,11 @@ class EmailRunner:
                 client.starttls(context=tls)
             if settings.username:
                 client.login(settings.username, self._password())
-            refused: Refused = client.send_message(message)
+            said = _hand_over(client, message)
             # Once it is taken, nothing that goes wrong with the farewell may have it sent again.
             with suppress(smtplib.SMTPException, OSError):
                 client.quit()
-            return refused
+            return said
         finally:
             client.close()
 
@@ -131,18 +138,32 @@ def compose(call: Call, sender: str) -> EmailMessage:
     message["To"] = ", ".join(target.to)
     message["Subject"] = subject
     message["Date"] = format_datetime(call.slot)
-    message["Message-ID"] = f"<{call.execution_id}@{sender.rpartition('@')[2]}>"
+    message["Message-ID"] = f"<{call.execution_id}@{parseaddr(sender)[1].rpartition('@')[2]}>"
     # Keeps those who are away from answering.
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(text, cte="quoted-printable")
     return message
 
 
-def _judge(refused: Refused) -> Outcome:
-    if not refused:
-        return Outcome(Result.SUCCEEDED)
+def _hand_over(client: smtplib.SMTP, message: EmailMessage) -> str:
+    """Give a message to a server. What the server says then, which mostly names it, is not told by `send_message`."""
+    client.ehlo_or_helo_if_needed()
+    code, said = client.mail(message["From"])
+    if code != 250:
+        raise smtplib.SMTPSenderRefused(code, said, message["From"])
+    refused: Refused = {}
+    recipients = message["To"].split(", ")
+    for address in recipients:
+        code, said = client.rcpt(address)
+        if code not in (250, 251):
+            refused[address] = (code, said)
+    if len(refused) == len(recipients):
+        raise smtplib.SMTPRecipientsRefused(refused)
+    code, said = client.data(bytes(message))
+    if code != 250:
+        raise smtplib.SMTPDataError(code, said)
     # The others have it: trying again would send it to them a second time.
-    return Outcome(Result.SUCCEEDED, output=f"the server refused some: {_told(refused)}")
+    return f"the server refused some: {_told(refused)}" if refused else _text(said)
 
 
 def _describe(error: Exception) -> Outcome:
