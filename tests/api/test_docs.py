@@ -33,7 +33,8 @@ async def test_the_page_gets_a_document_that_its_version_of_swagger_ui_reads(rig
     for newer in ('"type":"null"', '"const"', '"patternProperties"', '"propertyNames"', '"examples":['):
         assert newer not in text
     headers = document["components"]["schemas"]["HttpTarget"]["properties"]["headers"]
-    assert headers["additionalProperties"]["type"] == "string"
+    text, secret = headers["additionalProperties"]["oneOf"]
+    assert (text["type"], secret) == ("string", {"$ref": "#/components/schemas/SecretRef"})
     assert document["components"]["schemas"]["JobSpec"]["properties"]["description"]["nullable"] is True
 
 

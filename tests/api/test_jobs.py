@@ -70,6 +70,7 @@ async def test_what_was_left_out_is_answered_with_its_default(api: Caller) -> No
         "method": "POST",
         "headers": {},
         "body": "delivery",
+        "callback": None,
     }
 
 

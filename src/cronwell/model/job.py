@@ -180,7 +180,7 @@ class Target(Part):
     publish: PublishTarget | None = None
     """A broker to send a message to."""
     # Not for the jobs of users, who are not told of it.
-    email: SkipJsonSchema[EmailTarget | None] = None
+    email: SkipJsonSchema[EmailTarget | None] = Field(default=None, exclude_if=lambda each: each is None)
 
     @model_validator(mode="after")
     def _check_one(self) -> Target:
