@@ -26,7 +26,7 @@ from cronwell import config, errors
 from cronwell.model import zones as zones_of_the_product
 from cronwell.model.cron import Expression
 from cronwell.store.port import Claimed
-from cronwell.store.postgres import executions, transaction
+from cronwell.store.postgres import results, transaction
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.transaction import PostgresTransaction
@@ -107,12 +107,14 @@ def no_compare_and_set() -> None:
 def no_fence() -> None:
     """A result is written down whoever brings it. Without the worker's name, too, which is compared beside the fence."""
 
-    _cut(executions, "_SQL", "complete", "    and e.fence = r.fence\n    and e.worker = r.worker\n")
+    by_whom = "and coalesce(e.worker, e.callback_worker) ="
+    for margin in ("        ", "    "):
+        _cut(results, "_SQL", "complete", f"{margin}and e.fence = r.fence\n{margin}{by_whom} r.worker\n")
     _cut(
-        executions,
+        results,
         "_SQL",
         "succeed",
-        "        and e.fence = r.fence\n        and e.worker = $8\n",
+        f"        and e.fence = r.fence\n        {by_whom} $8\n",
         "        and $8::uuid is not null\n",
     )
 

@@ -104,6 +104,11 @@ async def _stage_all(url: str, until: datetime) -> None:
                 list(range(1, size + 1)),
                 slots,
                 slots,
+                [0] * size,
+                [],
+                [],
+                [0] * size,
+                [False] * size,
             )
             await connection.execute(
                 sql["move_cursors"],

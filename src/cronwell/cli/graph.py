@@ -55,7 +55,7 @@ def rerun(
         screen.json(answer)
     else:
         what = "and what follows it " if downstream else ""
-        screen.line(f"running {execution} {what}again: {answer['state']}")
+        screen.line(f"running {execution} {what}again")
 
 
 def draw(screen: Screen, found: Mapping[str, Any]) -> Iterator[str]:
