@@ -311,7 +311,8 @@ async def test_low_priority_goes_on_under_a_flood_of_high(house: House, ageing: 
         return
     assert places[-1] < highs, "before the last of the high ones"
     for number, place in enumerate(places, start=1):
-        assert number <= 1 + place / 10, "no more than a tenth of the places"
+        # Give or take which of the two that are under way was first to start.
+        assert number <= 2 + place / 10, "no more than a tenth of the places"
 
 
 async def test_what_waits_at_a_gate_goes_on_under_a_flood_of_what_does_not(house: House) -> None:

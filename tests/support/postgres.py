@@ -117,7 +117,8 @@ async def create_database(url: str, *, template: str | None = None) -> str:
     `template` is the URL of a database to copy, to which nobody may be connected: migrate once, copy for each test.
     """
     name = f"test_{uuid4().hex}"
-    like = f'template "{database_name(template)}"' if template is not None else ""
+    # By files it takes 46 ms, and its end 20; page by page through the log it was 107 and 43 (November 2026).
+    like = f'template "{database_name(template)}" strategy file_copy' if template is not None else ""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(f'create database "{name}" {like}')
