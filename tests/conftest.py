@@ -12,7 +12,7 @@ import pytest
 from cronwell.config import DatabaseSettings, Settings
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
-from tests.support import etcd, postgres
+from tests.support import etcd, postgres, types
 from tests.support.house import House
 from tests.support.incarnations import Replaceable
 
@@ -26,6 +26,7 @@ hypothesis.settings.load_profile("cronwell")
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, object]:
     """What all servers of a run begin with is made by the first and kept until the last test process has ended."""
+    types.remember()
     held = ExitStack()
     held.enter_context(postgres.template())
     session.config.add_cleanup(held.close)
