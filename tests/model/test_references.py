@@ -140,3 +140,27 @@ def test_values_of_any_size_are_looked_for_in_a_moment() -> None:
     hidden = Hidden(values)
     assert len(hidden.forms) < 1000
     assert hidden.mask("a" * 65_536, was_cut=True) == "a" * 65_536
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=8), below, max_size=4),
+)
+
+
+@given(JSON, st.sampled_from(["true", "null", "2026", '":[{', '},{"', "alse"]))
+def test_what_was_json_is_json_without_values_too(told: Any, value: str) -> None:
+    """PostgreSQL refuses anything else, and with it all that others tell at the same time."""
+    json.loads(Hidden({"name": value}).mask_json(json.dumps(told)))
+
+
+def test_a_value_that_is_a_number_or_a_word_is_hidden_in_json() -> None:
+    hidden = Hidden({"pin": "2026", "word": "true"})
+    told = {"year": 2026, "rows": 120269, "is_2026": True, "text": "in 2026", "left": 1}
+    assert json.loads(hidden.mask_json(json.dumps(told))) == {
+        "year": "[secret pin]",
+        "rows": "1[secret pin]9",
+        "is_[secret pin]": "[secret word]",
+        "text": "in [secret pin]",
+        "left": 1,
+    }

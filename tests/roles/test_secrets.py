@@ -402,3 +402,35 @@ async def test_secrets_are_read_once_for_many_attempts_and_never_for_those_that_
         for key in named:
             await safe.house.until_state(key, State.SUCCEEDED)
     assert store.reads == [2]
+
+
+async def test_a_value_that_is_a_number_costs_nobody_their_worker(safe: SafeHouse) -> None:
+    """What PostgreSQL cannot read as JSON is refused with all that is written beside it, and ended the worker."""
+    await safe.secrets.put(CALLER, "year", "2026")
+    command = 'echo 2026 > $CRONWELL_CHECKPOINT_FILE; sleep 0.3; echo "$YEAR"; exit 1'
+    target = {"shell": {"command": command, "env": {"YEAR": {"secret": "year"}}}}
+    await safe.house.create("poison", target=target, retry=ONCE)
+
+    go_on = asyncio.Event()
+
+    async def tell(context: Context) -> None:
+        context.heartbeat({"year": 2026})
+        await context.checkpoint({"year": 2026})
+        await go_on.wait()
+
+    safe.house.registry.add(tell, "tell")
+    await safe.house.create(
+        "told", target={"handler": {"name": "tell"}}, payload={"secret": "year"}, retry=ONCE
+    )
+    async with safe.working():
+        poison = await safe.house.until_state(await safe.house.trigger("poison"), State.FAILED)
+        assert (poison.output, poison.checkpoint) == ("[secret year]\n", '"[secret year]"')
+        key = await safe.house.trigger("told")
+
+        async def reported() -> Any:
+            return (await safe.house.get(key)).progress
+
+        assert await until_async(reported, within=15) == '{"year":"[secret year]"}'
+        go_on.set()
+        told = await safe.house.until_state(key, State.SUCCEEDED)
+        assert told.checkpoint == '{"year":"[secret year]"}'

@@ -126,6 +126,28 @@ class Hidden:
             masked = self._without_end(self._without_fragments(masked))
         return self._shown(masked)
 
+    def mask_json(self, text: str) -> str:
+        """JSON with names in place of values; it is JSON afterwards, also where a value is a number or a word of JSON's."""
+        masked = self.mask(text)
+        if masked == text:
+            return text
+        try:
+            json.loads(masked)
+        except ValueError:
+            return json.dumps(self._within(json.loads(text)), separators=(",", ":"), ensure_ascii=False)
+        return masked
+
+    def _within(self, item: Any) -> Any:
+        if isinstance(item, dict):
+            return {self.mask(key): self._within(below) for key, below in item.items()}
+        if isinstance(item, list):
+            return [self._within(below) for below in item]
+        if isinstance(item, str):
+            return self.mask(item)
+        said = json.dumps(item)
+        masked = self.mask(said)
+        return item if masked == said else masked
+
     @property
     def forms(self) -> list[tuple[str, str]]:
         """What to look for, the longest first because a value may contain another; and whose it is."""

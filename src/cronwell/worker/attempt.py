@@ -187,7 +187,7 @@ def _as_json(progress: Any, hidden: Hidden | None) -> str | None:
     except (TypeError, ValueError):
         return None
     if hidden is not None:
-        text = hidden.mask(text)
+        text = hidden.mask_json(text)
     return text if len(text) <= checkpoint.LIMIT and "\\u0000" not in text else None
 
 

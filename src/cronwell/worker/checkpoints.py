@@ -86,7 +86,7 @@ class Checkpoints(Service):
         key = ExecutionKey(call.job_id, call.kind, call.slot)
         assert call.worker is not None, "a worker's attempt"
         if call.hidden is not None:
-            checkpoint = call.hidden.mask(checkpoint)
+            checkpoint = call.hidden.mask_json(checkpoint)
         told = Told(call.tenant_id, key, call.fence, call.worker, checkpoint=checkpoint)
         if self._has_ended:
             saved.set_exception(_refusal(told))
