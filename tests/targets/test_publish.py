@@ -326,6 +326,22 @@ async def test_a_password_that_the_broker_does_not_want_is_told(redis: RedisServ
     assert "needless" not in str(outcome.error)
 
 
+async def test_a_broker_that_repeats_a_login_it_does_not_know_does_not_tell_the_password() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(
+            b"-ERR unknown command 'AUTH', with args beginning with: 'cronwell' 's3cr3t-of-ours' \r\n"
+        )
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, running(f"redis://cronwell:s3cr3t-of-ours@127.0.0.1:{port}") as runner:
+        outcome = await publish(runner, "orders")
+    assert "unknown command" in str(outcome.error)
+    assert "s3cr3t" not in str(outcome.error)
+
+
 async def test_a_database_that_does_not_exist_is_told(redis: RedisServer) -> None:
     async with running(f"{redis.address}/99") as runner:
         outcome = await publish(runner, "orders")

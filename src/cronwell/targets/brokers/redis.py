@@ -148,6 +148,9 @@ class RedisBroker:
 
     def _refusal(self, error: Refused, stream: str) -> Trouble:
         said = str(error)
+        if self._servers.password:
+            # A server that does not know a command, or a proxy before it, says what came with it.
+            said = said.replace(self._servers.password, "***")
         # Before Redis 6 a wrong password, and at all times one that it does not want, have no word of their own.
         code = error.code
         if code == "ERR" and ("AUTH" in said or "invalid password" in said):
