@@ -98,3 +98,13 @@ async def test_an_ill_host_is_shown_and_closed(rig: Rig) -> None:
     assert (await caller.get("/v1/hosts/nobody.example")).status == 404
     assert (await caller.post("/v1/hosts/a%20b/close")).status == 404
     assert (await caller.get("/v1/hosts?state=ill")).fields == ["state"]
+
+
+async def test_a_tenant_has_only_so_many_limits(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker knows all of them."""
+    monkeypatch.setattr("cronwell.control.hosts.MOST_LIMITS", 1)
+    assert (await rig.caller.call("PUT", LIMIT, {"rate": "1/s"})).status == 201
+    more = await rig.caller.call("PUT", "/v1/limits/host:more.example.com", {"rate": "1/s"})
+    assert (more.status, "may not have more" in more.json["detail"]) == (409, True)
+    assert (await rig.caller.call("PUT", LIMIT, {"rate": "2/s"})).status == 200
+    assert (await rig.caller.call("DELETE", LIMIT)).status == 200

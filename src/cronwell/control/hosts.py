@@ -14,6 +14,8 @@ from cronwell.model.throttle import HOST_PREFIX
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Execution, HostState, Store, TargetLimit
 
+MOST_LIMITS = 1000
+"""Of one tenant. Each worker knows those of all tenants."""
 COUNTED = 10_000
 """Executions that wait for a target are counted up to this many."""
 
@@ -81,6 +83,7 @@ class Hosts:
             raise errors.Invalid.field(
                 "body", "nothing is limited", accepted="rate, concurrency, or breaker: false"
             )
+        await self._check_room(tenant_id, target)
         now = self._clock.now()
         kept, is_new = await self._store.put_limit(
             TargetLimit(tenant_id, target, rate, concurrency, breaker, now, now)
@@ -136,6 +139,15 @@ class Hosts:
             found = await self.get_host(tenant_id, host)
             raise errors.IllegalState(f"{found.host} is called as any other: there is nothing to close")
         return await self.get_host(tenant_id, host)
+
+    async def _check_room(self, tenant_id: int, target: str) -> None:
+        """Refuse a limit too many."""
+        if await self._store.get_limit(tenant_id, target) is not None:
+            return
+        if len(await self._store.list_limits(tenant_id, None, MOST_LIMITS)) == MOST_LIMITS:
+            raise errors.Conflict(
+                f"your tenant has {MOST_LIMITS} limits, and may not have more; delete some first"
+            )
 
     async def _limit_views(self, tenant_id: int, limits: list[TargetLimit]) -> list[LimitView]:
         held = await self._held(tenant_id, (each.target for each in limits))
