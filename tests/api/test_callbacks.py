@@ -308,6 +308,21 @@ async def test_no_key_is_needed_where_others_are_and_the_tenants_rate_holds(
     assert terms[1] == Quotas()
 
 
+async def test_whoever_was_given_an_address_does_not_keep_the_tenant_out_with_it(
+    waiting: Waiting, api_database: Database
+) -> None:
+    assert (await waiting.call("complete")).status == 200
+    made = await waiting.rig.caller.post("/v1/keys", {"name": "ours", "scopes": ["read"]})
+    ours = {"Authorization": f"Bearer {made.json['key']}"}
+    await api_database.execute("update tenants set max_requests = 0.01 where id = 1")
+    try:
+        assert [(await waiting.call("heartbeat")).status for _ in range(2)] == [409, 429]
+        got = [(await waiting.rig.caller.call("GET", "/v1/jobs", headers=ours)).status for _ in range(2)]
+        assert got == [200, 429]
+    finally:
+        await api_database.execute("update tenants set max_requests = null where id = 1")
+
+
 @pytest.mark.parametrize(
     ("callback", "field"),
     [

@@ -135,7 +135,9 @@ class Edge:
         if not is_open(scope["path"]):
             try:
                 scope[CALLER] = caller = await self._caller(scope)
-                limits = {} if _REVOKES.fullmatch(scope["path"]) else self._rates.admit(caller)
+                path = scope["path"]
+                is_exempt = _REVOKES.fullmatch(path) is not None
+                limits = {} if is_exempt else self._rates.admit(caller, is_callback=is_callback(path))
             except (errors.UserError, errors.StoreUnavailable) as error:
                 await problems.answer(problems.told(error, scope), _advice(error))(scope, receive, send)
                 return

@@ -15,18 +15,22 @@ class Rates:
     """The buckets of tenants that are limited. One instance serves a process."""
 
     def __init__(self) -> None:
-        self._buckets: dict[int, Bucket] = {}
+        self._buckets: dict[tuple[int, bool], Bucket] = {}
 
-    def admit(self, caller: Caller) -> dict[str, str]:
-        """Let a request in and say how many more may come; raises TooManyRequests."""
-        rate = caller.quotas.requests_per_second
+    def admit(self, caller: Caller, *, is_callback: bool) -> dict[str, str]:
+        """Let a request in and say how many more may come; raises TooManyRequests.
+
+        Callbacks have a bucket of their own: an address opens nothing once its attempt is over, but whoever was given one
+        can send requests to it for ever, and would keep the tenant itself out.
+        """
+        rate, drawn = caller.quotas.requests_per_second, (caller.tenant_id, is_callback)
         if rate is None:
-            self._buckets.pop(caller.tenant_id, None)
+            self._buckets.pop(drawn, None)
             return {}
         now = time.monotonic()
-        bucket = self._buckets.get(caller.tenant_id)
+        bucket = self._buckets.get(drawn)
         if bucket is None or bucket.rate != rate:
-            bucket = self._buckets[caller.tenant_id] = Bucket(rate, now)
+            bucket = self._buckets[drawn] = Bucket(rate, now)
         wait = bucket.take(now)
         if wait:
             raise errors.TooManyRequests(limit=rate, retry_after=wait)
