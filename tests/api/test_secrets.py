@@ -17,6 +17,7 @@ from cronwell.config import SecretSettings, Settings, ShellSettings
 from cronwell.runtime.postgres import Database
 from tests.api.conftest import Served
 from tests.api.rig import HOURLY, Caller, Reply, Rig, calling, serving
+from tests.api.test_callbacks import wait_for_callback
 
 VALUE = "hunter2-5f0e8a91c7d34b26"
 AUTHORIZATION = {"Authorization": {"secret": "billing-token", "prefix": "Bearer "}}
@@ -287,3 +288,53 @@ async def test_all_secrets_are_rewrapped_with_the_first_key(safe: Caller, key_fi
 @pytest.mark.parametrize("cursor", ["x", "WyJhIiwiYiJd", "WyItMSIsImIiXQ", "WyI5OTk5OTk5OTk5OTkiLCJiIl0", 5])
 async def test_a_rotation_goes_on_from_its_own_cursors_alone(cursor: object, safe: Caller) -> None:
     assert (await safe.post("/v1/secret-keys/rotate", {"cursor": cursor})).status == 422
+
+
+async def _told(rig: Rig, action: str, told: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of an execution whose receiver says something by its callback."""
+    target = {
+        "http": {"url": "https://example.com/run", "callback": {"deadline": "2h"}, "headers": AUTHORIZATION}
+    }
+    waiting = await wait_for_callback(rig, target=target, retry={"max_attempts": 1})
+    assert (await waiting.call(action, told)).status == 200
+    return await waiting.shown()
+
+
+async def test_what_is_told_by_a_callback_shows_no_value(unlocked: Rig, safe: Caller) -> None:
+    await put(safe)
+    rig = dataclasses.replace(unlocked, caller=safe)
+    told = f"they sent Bearer {VALUE}"
+    masked = "they sent Bearer [secret billing-token]"
+    assert (await _told(rig, "complete", {"output": told}))["output"] == masked
+    failed = await _told(rig, "fail", {"error": told, "output": {"got": VALUE}})
+    assert (failed["error"], failed["output"]) == (masked, '{"got":"[secret billing-token]"}')
+    assert (await _told(rig, "progress", {"progress": [told]}))["progress"] == [masked]
+    assert (await _told(rig, "heartbeat", {"progress": told}))["progress"] == masked
+    assert (await _told(rig, "checkpoint", {"checkpoint": {"auth": VALUE}}))["checkpoint"] == {
+        "auth": "[secret billing-token]"
+    }
+
+
+async def test_a_callback_is_kept_without_words_where_the_api_cannot_look_for_secrets(
+    unlocked: Rig, safe: Caller, key_file: Path
+) -> None:
+    await put(safe)
+    rig = dataclasses.replace(unlocked, caller=safe)
+    before = put_first(key_file, new_key())
+    try:
+        await safe.get("/v1/secret-keys")
+        shown = await _told(rig, "complete", {"output": VALUE})
+        assert (shown["state"], "[not kept" in shown["output"]) == ("succeeded", True)
+        target = {
+            "http": {
+                "url": "https://example.com/run",
+                "callback": {"deadline": "2h"},
+                "headers": AUTHORIZATION,
+            }
+        }
+        waiting = await wait_for_callback(rig, target=target)
+        assert (await waiting.call("checkpoint", {"checkpoint": VALUE})).status == 503
+        assert (await waiting.call("heartbeat")).status == 200
+    finally:
+        put_first(key_file, before)
+        await safe.get("/v1/secret-keys")

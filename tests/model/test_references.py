@@ -142,6 +142,19 @@ def test_values_of_any_size_are_looked_for_in_a_moment() -> None:
     assert hidden.mask("a" * 65_536, was_cut=True) == "a" * 65_536
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ('p<ss&word"1', "p&lt;ss&amp;word&quot;1"),
+        ('p<ss&word"1', 'p&lt;ss&amp;word"1'),
+        ("it's-a-secret", "it'\\''s-a-secret"),
+        ("wörd-4e1f93ab", "wÃ¶rd-4e1f93ab"),
+    ],
+)
+def test_a_value_is_found_as_error_pages_shells_and_servers_write_it(value: str, shown: str) -> None:
+    assert Hidden({"name": value}).mask(f"<p>{shown}</p>") == "<p>[secret name]</p>"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=8), below, max_size=4),

@@ -22,7 +22,7 @@ from cronwell.targets.registry import Context
 from tests.support.house import TENANT, House
 from tests.support.smtp import MailServer, mail_server
 from tests.support.waiting import until
-from tests.targets.rig import Receiver
+from tests.targets.rig import Receiver, Request
 
 OPS = "ops@example.com"
 
@@ -153,3 +153,26 @@ async def test_a_message_that_does_not_arrive_is_tried_again_and_known_by_its_id
     assert (ended.attempt, ended.job_name) == (3, ".alerts/mail")
     assert {each.message["Message-ID"] for each in opened.mail.mails} == {f"<{tested.execution}@example.com>"}
     assert opened.mails("test: ") == ["[info] test: this is a test of the channel mail; nothing is wrong"] * 3
+
+
+async def test_a_receiver_that_sends_back_what_it_got_shows_nothing_of_a_channel(opened: Site) -> None:
+    """Such as one that points from http to https: the address of a chat is all that it takes to write there."""
+    house = opened.house
+    url = opened.hook.url(path="/services/T024BE7LD/xoxHIDDEN4e1f93ab?key=HIDDENquery")
+    headers = {"Authorization": "Bearer HIDDENheader"}
+    await house.alerts.put_channel(TENANT, "chat", {"slack": {"url": url, "headers": headers}})
+
+    async def echo(request: Request, writer: asyncio.StreamWriter) -> None:
+        said = f"{request.path} is not here, {request.headers['authorization']}, xoxHIDDEN4e1f93ab".encode()
+        head = f"HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1{request.path}\r\nContent-Length: {len(said)}\r\n\r\n"
+        writer.write(head.encode() + said)
+
+    opened.hook.answer = echo
+    tested = await house.alerts.test(TENANT, "chat")
+    ended = await house.until_state(ExecutionKey.parse(tested.execution), State.RETRYING)
+    assert ended.error is not None
+    assert "pointed to https://127.0.0.1[secret path]" in ended.error
+    kept = await house.database.fetch(
+        "select e::text as row from executions as e union all select a::text from attempts as a"
+    )
+    assert not [each["row"] for each in kept if "HIDDEN" in each["row"]]

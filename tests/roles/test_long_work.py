@@ -16,6 +16,7 @@ from cronwell.control.callbacks import Callbacks
 from cronwell.model import callback
 from cronwell.model.callback import Token
 from cronwell.model.execution import ExecutionKey, State
+from cronwell.runtime.keyring import Keyring
 from cronwell.scheduler.chores.callbacks import CalledBack
 from cronwell.store.port import Execution
 from cronwell.targets.egress import Egress
@@ -164,7 +165,7 @@ async def test_what_waits_for_its_callback_takes_no_place_and_outlives_its_worke
 ) -> None:
     target = receiver.target(callback={"deadline": "2h", "heartbeat": "10m"})
     await house.create(target=target, schedule="every 1s", overlap="skip")
-    calls = Callbacks(house.store, house.clock, house.settings)
+    calls = Callbacks(house.store, house.clock, house.settings, Keyring())
     async with house.working(_http(house), concurrency=1):
         await house.create("other", target=receiver.target())
         await house.staging().run_once()
@@ -206,7 +207,7 @@ async def test_a_delivery_after_a_timed_out_callback_carries_the_checkpoint(
     house: House, receiver: Receiver
 ) -> None:
     await house.create(target=receiver.target(callback={"deadline": "1h"}), retry=QUICK)
-    calls = Callbacks(house.store, house.clock, house.settings)
+    calls = Callbacks(house.store, house.clock, house.settings, Keyring())
     async with house.working(_http(house)):
         key = await house.trigger()
         await _until_waiting(house, key)

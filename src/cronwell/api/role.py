@@ -61,6 +61,7 @@ async def api(
             "on 127.0.0.1 no key is needed"
         )
     executions = Executions(store, bus, clock, settings, jobs)
+    keyring = Keyring.of(settings)
     services = Services(
         jobs=jobs,
         executions=executions,
@@ -73,14 +74,14 @@ async def api(
         tzdata=Tzdata(store, clock, settings.scheduler, jobs),
         overrides=Overrides(store, bus, clock, settings, jobs),
         backfills=Backfills(store, clock, settings, jobs),
-        callbacks=Callbacks(store, clock, settings),
+        callbacks=Callbacks(store, clock, settings, keyring),
         alerts=Alerts(store, bus, clock, settings),
         cluster=Cluster(store, clock, settings),
         keys=Keys(store, clock),
         audit=Audit(store),
         tenants=Tenants(store, clock),
         hosts=Hosts(store, clock),
-        secrets=Secrets(store, clock, Keyring.of(settings)),
+        secrets=Secrets(store, clock, keyring),
         store=store,
         clock=clock,
         settings=settings,

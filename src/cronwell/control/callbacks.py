@@ -6,6 +6,7 @@ decides: once it has passed on, or the attempt has been timed out or cancelled, 
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 from collections import Counter
@@ -17,20 +18,24 @@ import orjson
 
 from cronwell import errors, telemetry
 from cronwell.config import Settings
+from cronwell.control.concealing import hidden_from
 from cronwell.control.views import Moment, View
 from cronwell.model import checkpoint as checkpoints
 from cronwell.model.callback import Token
 from cronwell.model.clipping import clip
 from cronwell.model.execution import Result, State
 from cronwell.model.job import JobSpec
+from cronwell.model.references import Hidden
 from cronwell.model.retry import what_follows
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.keyring import Keyring
 from cronwell.store.port import Called, Ended, Store, Told
 from cronwell.targets.port import Outcome
 
 FAILED = "callback"
 """The short word for the error of an attempt that was ended by `fail`."""
 UNSET: Any = object()
+_WITHHELD = "[not kept: it may show secrets of the job, which the API cannot read to look for them]"
 
 
 class CallbackView(View):
@@ -46,9 +51,10 @@ class CallbackView(View):
 class Callbacks:
     """The verbs. One instance serves a process."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, keyring: Keyring) -> None:
         self._store = store
         self._clock = clock
+        self._keyring = keyring
         self._output_limit = settings.worker.output_limit
 
     async def complete(self, token: Token, output: Any = None) -> CallbackView:
@@ -71,14 +77,11 @@ class Callbacks:
 
     async def tell(self, token: Token, *, progress: Any = UNSET, checkpoint: Any = UNSET) -> CallbackView:
         """Keep what an attempt under way tells; that it tells anything is its heartbeat."""
-        told = Told(
-            token.tenant_id,
-            token.key,
-            token.fence,
-            token.worker,
-            progress=None if progress is UNSET else checkpoints.write(progress, "progress"),
-            checkpoint=None if checkpoint is UNSET else checkpoints.write(checkpoint),
-        )
+        written = None if progress is UNSET else checkpoints.write(progress, "progress")
+        left = None if checkpoint is UNSET else checkpoints.write(checkpoint)
+        if (written or left) and (hidden := await self._hidden(token)) is not None:
+            written, left = (each and hidden.mask_json(each) for each in (written, left))
+        told = Told(token.tenant_id, token.key, token.fence, token.worker, progress=written, checkpoint=left)
         [is_kept] = await self._store.hear([told], self._clock.now())
         called = await self._store.get_called(token.tenant_id, token.key)
         if called is None or not is_kept:
@@ -93,12 +96,32 @@ class Callbacks:
                     return _view(called, called.state)
                 raise await self._refusal(token, called)
             began = time.perf_counter()
-            ended = conclude(called, outcome, self._clock.now())
+            ended = conclude(called, await self._concealed(called, outcome), self._clock.now())
             [state] = await self._store.complete([ended])
             # Where it was refused, somebody has ended it since we looked.
             if state is not None:
                 announce([(called, ended)], [state], timedelta(seconds=time.perf_counter() - began))
                 return _view(called, state)
+
+    async def _concealed(self, called: Called, outcome: Outcome) -> Outcome:
+        """The outcome without values of secrets; an attempt ends although nobody can look for them."""
+        if outcome.output is None and outcome.error is None:
+            return outcome
+        try:
+            hidden = await hidden_from(self._store, self._keyring, called)
+        except errors.SecretsLocked:
+            output, error = (each and _WITHHELD for each in (outcome.output, outcome.error))
+            return dataclasses.replace(outcome, output=output, error=error)
+        return outcome if hidden is None else outcome.concealed(hidden)
+
+    async def _hidden(self, token: Token) -> Hidden | None:
+        """What an attempt under way may not show by what it tells."""
+        called = await self._store.get_called(token.tenant_id, token.key)
+        try:
+            return None if called is None else await hidden_from(self._store, self._keyring, called)
+        except errors.SecretsLocked:
+            # It can be told again once the API has its keys.
+            raise errors.StoreUnavailable("what is told cannot be looked through for secrets") from None
 
     async def _is_repeated(self, token: Token, called: Called, outcome: Outcome) -> bool:
         """Whether the attempt has ended in just this way already: whoever calls may not have had the answer."""

@@ -6,6 +6,7 @@ so each value that it was given is looked for there and replaced by its name.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -114,6 +115,10 @@ class Hidden:
         self._values = values
         self._forms: list[tuple[str, str]] | None = None
 
+    def beside(self, other: Hidden | None) -> Hidden:
+        """These values and those of another."""
+        return self if other is None else Hidden({**other._values, **self._values})
+
     def mask(self, text: str, *, was_cut: bool = False) -> str:
         """The text with `[secret NAME]` for each value in it; where it was cut, also for the part of one at its end."""
         masked = self._mask(text.replace(_HELD, ""))
@@ -213,11 +218,14 @@ def _held(place: int) -> str:
 
 
 def _forms_of(value: str) -> set[str]:
-    """A value as it may be found: as it is, line by line, and as JSON, Python and URLs write it."""
+    """A value as it may be found: as it is, line by line, and as JSON, Python, URLs, HTML and shells write it."""
     lines = [stripped for line in value.splitlines() if len(stripped := line.strip()) >= SHORTEST_LINE]
     forms = set()
     for part in (value, value.strip(), *lines[:MOST_LINES]):
         if len(part) >= SHORTEST_HIDDEN:
             forms |= {part, quote(part, safe=""), quote_plus(part), repr(part)[1:-1]}
             forms |= {json.dumps(part, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+            forms |= {html.escape(part), html.escape(part, quote=False), part.replace("'", "'\\''")}
+            # As many servers read headers, which are sent in UTF-8.
+            forms.add(part.encode().decode("latin-1"))
     return forms

@@ -9,6 +9,7 @@ exception that leaves `run` is `CancelledError`.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -156,6 +157,15 @@ class Outcome:
     """The target has only taken it up (HTTP 202), and will say later how it ended."""
     is_host_ill: bool = False
     """There was no answer, or one that says that the host is not well: others would fare alike."""
+
+    def concealed(self, hidden: Hidden) -> Outcome:
+        """The same outcome, with names in place of the values of secrets that it tells."""
+        output, error = self.output, self.error
+        return dataclasses.replace(
+            self,
+            output=None if output is None else hidden.mask(output, was_cut=self.output_truncated),
+            error=None if error is None else hidden.mask_error(error),
+        )
 
 
 class TargetRunner(Protocol):

@@ -103,6 +103,7 @@ class Attempt:
             callback=None if self.job.callback_key is None else self.token.write(self.job.callback_key),
             worker=claimed.worker,
             upstream=claimed.upstream,
+            hidden=Hidden(self.job.unshown) if self.job.unshown else None,
         )
 
     def take_progress(self, progress: Any) -> None:
@@ -167,16 +168,6 @@ class Attempt:
         assert target.callback is not None
         assert self.started_at is not None
         return Awaited(self.started_at + target.callback.deadline, target.callback.heartbeat)
-
-
-def concealed(outcome: Outcome, hidden: Hidden) -> Outcome:
-    """The same outcome, with names in place of the values of secrets that it tells."""
-    output, error = outcome.output, outcome.error
-    return dataclasses.replace(
-        outcome,
-        output=None if output is None else hidden.mask(output, was_cut=outcome.output_truncated),
-        error=None if error is None else hidden.mask_error(error),
-    )
 
 
 def _as_json(progress: Any, hidden: Hidden | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,9 +12,10 @@ from uuid import UUID
 
 import orjson
 
+from cronwell.model.alerts import is_own
 from cronwell.model.execution import Kind
 from cronwell.model.job import JobSpec
-from cronwell.model.naming import named_by_target
+from cronwell.model.naming import named_by_target, unshown
 from cronwell.model.references import MARK, named_in
 from cronwell.model.throttle import target_name
 from cronwell.store.port import Claimed, Definition, Store
@@ -39,6 +40,8 @@ class KnownJob:
     """What its target goes by (`model/throttle.py`)."""
     named: frozenset[str] = frozenset()
     """The secrets that its definition names."""
+    unshown: Mapping[str, str] | None = None
+    """What of a channel's definition nothing may show, by what to call it."""
 
 
 class Catalog:
@@ -129,7 +132,8 @@ def _known(name: str, text: str, secret: str) -> KnownJob:
     named: frozenset[str] = frozenset()
     if MARK in text:
         named = frozenset(named_by_target(terms.target) | {each for _, each in named_in(payload)})
-    return KnownJob(name, terms, payload, secret, target_name=target, named=named)
+    known = KnownJob(name, terms, payload, secret, target_name=target, named=named)
+    return dataclasses.replace(known, unshown=unshown(terms.target)) if is_own(name) else known
 
 
 @lru_cache(maxsize=10_000)

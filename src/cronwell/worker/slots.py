@@ -19,7 +19,7 @@ from cronwell.model.wheel import Wheel
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Claimed, Confirmed, Ended, Report, Store
 from cronwell.targets.port import END, Call, Done, Outcome, Signals, TargetRunner
-from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim, concealed
+from cronwell.worker.attempt import STOPPED, Attempt, AttemptKey, Claim
 from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
 from cronwell.worker.holding import Holding
@@ -273,7 +273,7 @@ class Slots:
             call = attempt.call()
             if attempt.names_secrets:
                 call = await self._vault.fill(call, attempt.job.named)
-                attempt.hidden = call.hidden
+            attempt.hidden = call.hidden
             outcome = await self._runners[kind].run(call, attempt.signals)
         except asyncio.CancelledError:
             if attempt.is_lost:
@@ -287,7 +287,7 @@ class Slots:
             return
         if attempt.hidden is not None:
             # Before anything tells of it: what is logged here is as public as what is kept.
-            outcome = concealed(outcome, attempt.hidden)
+            outcome = outcome.concealed(attempt.hidden)
         took = time.monotonic() - began
         self._valves.ended(attempt, outcome, took)
         if outcome.awaits_callback:

@@ -78,7 +78,10 @@ class Vault:
         except ValueError as error:
             raise errors.SecretUnavailable(str(error)) from None
         return dataclasses.replace(
-            call, target=target, payload=filled(call.payload, values), hidden=Hidden(values)
+            call,
+            target=target,
+            payload=filled(call.payload, values),
+            hidden=Hidden(values).beside(call.hidden),
         )
 
     async def _values(self, tenant_id: int, names: Iterable[str]) -> dict[str, str]:
