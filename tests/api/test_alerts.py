@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import orjson
 import pytest
 
 from cronwell.bus.postgres import PostgresBus
@@ -16,6 +17,7 @@ from tests.api.rig import Caller, Rig, serving
 HOOK: dict[str, Any] = {
     "webhook": {"url": "https://example.com/hook?k=t0p", "headers": {"Authorization": "Bearer t0p"}}
 }
+NDJSON = {"Content-Type": "application/x-ndjson"}
 RULE: dict[str, Any] = {"on": "tenant", "when": {"dead_letters": 0}, "channels": ["ops"]}
 
 
@@ -160,12 +162,25 @@ async def test_the_job_of_a_channel_is_nobodys_to_see_or_change(
         ):
             assert (await api.call(method, f"/v1/jobs/{reference}{path}")).status == 404
         assert (await api.call("PATCH", f"/v1/jobs/{reference}", {"payload": 1})).status == 404
+    for upstream in (own, ".alerts/ops", ".alerts/op"):
+        follower = {"name": "follower", "target": "https://example.com", "after": [upstream]}
+        refused = await api.post("/v1/jobs", follower)
+        assert (refused.status, refused.fields) == (422, ["after.0"])
+        assert "did you mean" not in refused.json["detail"]
+        assert (
+            b"there is no job"
+            in (await api.call("POST", "/v1/jobs:batch", data=orjson.dumps(follower), headers=NDJSON)).body
+        )
+    await api.create(name="mine", schedule=None)
+    assert (await api.call("PATCH", "/v1/jobs/name:mine", {"after": [own]})).status == 422
+    await api.call("DELETE", "/v1/jobs/name:mine")
     taken = await api.post("/v1/jobs", {"name": ".alerts/ops", "target": "https://example.com"})
     assert (taken.status, taken.fields) == (422, ["name"])
     mail = await api.post("/v1/jobs", {"name": "spam", "target": {"email": {"to": ["all@example.com"]}}})
     assert (mail.status, mail.fields) == (422, ["target.email"])
     await api.call("DELETE", "/v1/alerts/channels/ops")
-    assert (await api.get("/v1/jobs?state=deleted")).json["items"] == []
+    assert [each["name"] for each in (await api.get("/v1/jobs?state=deleted")).json["items"]] == ["mine"]
+    assert await api_database.fetchval("select count(*) from jobs where spec::text like '%t0p%'") == 0
 
 
 async def test_the_job_of_a_channel_uses_up_no_quota(rig: Rig, api: Caller) -> None:
@@ -198,6 +213,14 @@ async def test_a_test_is_an_execution_like_any_other(rig: Rig, api: Caller) -> N
     found = (await api.get(f"/v1/executions/{tested.json['execution']}")).json
     assert (found["job"], found["state"], found["priority"]) == (".alerts/ops", "pending", "high")
     assert (found["reason"], found["payload"]["event"]) == ("alert", "test")
+
+
+async def test_a_message_is_not_run_again_to_tell_it_twice(rig: Rig, api: Caller) -> None:
+    await _put(api, "channels", "ops", HOOK)
+    tested = (await api.post("/v1/alerts/channels/ops/test")).json
+    refused = await api.post(f"/v1/executions/{tested['execution']}/rerun")
+    assert (refused.status, "is told once" in refused.json["detail"]) == (409, True)
+    assert (await api.get("/v1/audit?action=rerun")).json["items"] == []
 
 
 async def test_incidents_are_listed_newest_first(

@@ -338,3 +338,16 @@ async def test_a_callback_is_kept_without_words_where_the_api_cannot_look_for_se
     finally:
         put_first(key_file, before)
         await safe.get("/v1/secret-keys")
+
+
+async def test_a_channel_of_alerts_names_secrets_as_a_job_does(safe: Caller) -> None:
+    hook = {"webhook": {"url": "https://example.com/hook", "headers": AUTHORIZATION}}
+    path = "/v1/alerts/channels/ops"
+    refused = await safe.call("PUT", path, hook)
+    assert (refused.status, refused.fields) == (422, ["webhook.headers.Authorization"])
+    assert (await safe.get(path)).status == 404
+    await put(safe)
+    assert (await safe.call("PUT", path, hook)).status == 201
+    assert (await safe.call("DELETE", "/v1/secrets/billing-token")).status == 409
+    assert (await safe.call("DELETE", path)).status == 200
+    assert (await safe.call("DELETE", "/v1/secrets/billing-token")).status == 200

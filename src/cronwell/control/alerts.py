@@ -23,6 +23,7 @@ from cronwell.control.alert_views import (
     incident_view,
     rule_view,
 )
+from cronwell.control.naming import note_channel
 from cronwell.control.paging import read_cursor, write_cursor
 from cronwell.control.scheduling import wait_until_started
 from cronwell.control.views import Page
@@ -41,6 +42,7 @@ NAMED = 5
 # A message is worth a day of trying: the receiver may be down together with what it is about.
 _RETRY = {"max_attempts": 20, "initial_delay": "5s", "max_delay": "2h"}
 _TIMEOUT = "30s"
+_NOWHERE = {"http": {"url": "https://deleted.invalid"}}
 
 
 class Alerts:
@@ -99,7 +101,10 @@ class Alerts:
             await transaction.act_unnoted()
             await transaction.lock_job(tenant_id, job_id)
             touched = await transaction.withhold_due(tenant_id, job_id, now, "deleted")
+            # Deleted jobs are kept, and what lets people in is not to be kept with them.
+            await transaction.update_job(self._job(tenant_id, job_id, name, _NOWHERE), "deleted", now)
             await transaction.set_job_state(tenant_id, job_id, "deleted", now)
+            await note_channel(transaction, tenant_id, job_id, {})
         telemetry.alerting_changed("channel", name=name, revision=0)
         await wait_until_started(touched, self._clock)
 
@@ -205,7 +210,19 @@ class Alerts:
         self, transaction: Transaction, tenant_id: int, kept: KeptChannel, channel: Channel, now: datetime
     ) -> None:
         """Give a channel its job, or its job the channel's new definition. No list has it, and no quota counts it."""
-        target = channel.target()
+        job = self._job(tenant_id, kept.job_id, kept.name, channel.target())
+        await note_channel(transaction, tenant_id, job.id, channel.named())
+        # What the channel is was written down, without its secrets; what its job is has them.
+        await transaction.act_unnoted()
+        if kept.revision == 1:
+            await transaction.insert_jobs([job], now)
+            return
+        await transaction.lock_job(tenant_id, job.id)
+        revision = await transaction.update_job(job, "active", now)
+        await transaction.rebase_open(job, revision, PRIORITIES["high"])
+
+    def _job(self, tenant_id: int, job_id: UUID, channel: str, target: dict[str, Any]) -> NewJob:
+        """The job that sends what a channel has to say."""
         pool = self._settings.alerts.pool
         spec = {
             "name": "alerts",
@@ -217,10 +234,10 @@ class Alerts:
             "timeout": _TIMEOUT,
         }
         [target_kind] = target
-        job = NewJob(
+        return NewJob(
             tenant_id=tenant_id,
-            id=kept.job_id,
-            name=own_job(kept.name),
+            id=job_id,
+            name=own_job(channel),
             pool=pool,
             target_kind=target_kind,
             tags="{}",
@@ -228,14 +245,6 @@ class Alerts:
             plan=None,
             next_slot=None,
         )
-        # What the channel is was written down, without its secrets; what its job is has them.
-        await transaction.act_unnoted()
-        if kept.revision == 1:
-            await transaction.insert_jobs([job], now)
-            return
-        await transaction.lock_job(tenant_id, job.id)
-        revision = await transaction.update_job(job, "active", now)
-        await transaction.rebase_open(job, revision, PRIORITIES["high"])
 
     def _check_mail(self, email: Email) -> None:
         """Refuse mail that this installation would not send."""

@@ -19,6 +19,7 @@ import orjson
 from cronwell import errors
 from cronwell.control.definitions import Definition
 from cronwell.control.drafts import read_id
+from cronwell.model.alerts import is_own
 from cronwell.model.dependencies import Rule, find_cycle
 from cronwell.model.planning import load_plan
 from cronwell.store.port import Edge, Job, Transaction
@@ -153,17 +154,18 @@ async def follow_all(transaction: Transaction, tenant_id: int, upstreams: set[UU
 
 
 async def _resolve(transaction: Transaction, tenant_id: int, texts: Sequence[str]) -> dict[str, UUID]:
-    """The jobs that are meant by names or ids; those that are not there are left out."""
+    """The jobs that are meant by names or ids; those that are not there, and Cronwell's own, are left out."""
     ids = {text: job_id for text in texts if (job_id := read_id(text)) is not None}
     there = set()
     if ids:
         there = {
             each.id
             for each in await transaction.jobs_of_ids(tenant_id, list(ids.values()))
-            if each.state != "deleted"
+            if each.state != "deleted" and not is_own(each.name)
         }
     found = {text: job_id for text, job_id in ids.items() if job_id in there}
-    return await transaction.jobs_named(tenant_id, [text for text in texts if text not in found]) | found
+    names = [text for text in texts if text not in found and not is_own(text)]
+    return await transaction.jobs_named(tenant_id, names) | found
 
 
 def _edges(job_id: UUID, definition: Definition, found: Mapping[str, UUID]) -> list[Edge]:
@@ -256,7 +258,7 @@ async def _unknown(
     text = rule.upstreams[place].job
     start = text[:1].replace("\0", "")
     names = await transaction.names_between(tenant_id, start, start + _AFTER_ANY, NAMES_LOOKED_AT)
-    near = difflib.get_close_matches(text, names, 1, cutoff=0.5)
+    near = difflib.get_close_matches(text, [each for each in names if not is_own(each)], 1, cutoff=0.5)
     advice = f"; did you mean {near[0]!r}?" if near else ""
     return errors.Invalid.field(
         _field(definition, place), f"there is no job {text!r}{advice}", accepted="the name or id of a job"

@@ -14,6 +14,7 @@ from cronwell.bus.port import Bus, work_in
 from cronwell.control.executions import Executions
 from cronwell.control.jobs import Jobs
 from cronwell.control.views import ExecutionDetail, Moment, View
+from cronwell.model.alerts import is_own
 from cronwell.model.dependencies import After, Mode, On, rule_of
 from cronwell.model.execution import OPEN, ExecutionKey, State
 from cronwell.runtime.clock import Clock
@@ -116,6 +117,11 @@ class Graphs:
         now = self._clock.now()
         async with self._store.transaction() as transaction:
             await transaction.keep_from_judging()
+            for job in await transaction.jobs_of_ids(tenant_id, [key.job_id]):
+                if is_own(job.name):
+                    raise errors.IllegalState(
+                        f"execution {key} is a message of an alert, which is told once; where it did not arrive, retry it"
+                    )
             below = await transaction.edges_below(tenant_id, [key.job_id], MOST_BELOW)
             jobs = sorted({edge.dependent_id for edge in below}) if is_downstream else []
             pool = await self._undo(transaction, tenant_id, key, jobs, now, is_followed=bool(below))

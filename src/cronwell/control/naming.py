@@ -63,6 +63,20 @@ async def forget_named(transaction: Transaction, tenant_id: int, job_id: UUID, b
         await transaction.note_secret_uses(tenant_id, [job_id], [])
 
 
+async def note_channel(
+    transaction: Transaction, tenant_id: int, job_id: UUID, named: Mapping[str, str]
+) -> None:
+    """Note which secrets a channel of alerts names, by place; raises Invalid where there is no such secret."""
+    if lacking := set(named.values()) - await transaction.hold_secrets(
+        tenant_id, sorted(set(named.values()))
+    ):
+        known = await transaction.secret_names(tenant_id, KNOWN)
+        raise errors.Invalid(
+            [_unknown(field, name, known) for field, name in named.items() if name in lacking]
+        )
+    await transaction.note_secret_uses(tenant_id, [job_id], [(name, job_id) for name in set(named.values())])
+
+
 def check_given(payload: object, spec: str) -> None:
     """Refuse a payload, given for one run, that names secrets which the job's own definition does not.
 

@@ -25,6 +25,7 @@ from cronwell import durations, errors
 from cronwell.model import zones
 from cronwell.model.job import POOL_PATTERN, Address, HttpTarget
 from cronwell.model.part import NAME_PATTERN, Part, StrictDuration
+from cronwell.model.references import SecretRef
 
 MASK = "***"
 """Stands for what is not shown."""
@@ -310,6 +311,16 @@ class Channel(Part):
         if target.headers:
             shown["headers"] = dict.fromkeys(target.headers, MASK)
         return {**told, self.kind: shown}
+
+    def named(self) -> dict[str, str]:
+        """The secrets that its headers name, by place."""
+        target = self.webhook or self.slack
+        headers = {} if target is None else target.headers
+        return {
+            f"{self.kind}.headers.{name}": value.secret
+            for name, value in headers.items()
+            if isinstance(value, SecretRef)
+        }
 
     def target(self) -> dict[str, Any]:
         """The target of the job that sends what the channel has to say."""
