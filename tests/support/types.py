@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncpg import Connection
 
-_ASK = Connection._introspect_types  # type: ignore[attr-defined]
+_ASK = Connection._introspect_types  # type: ignore[attr-defined]  # not for the public
 _KNOWN: dict[tuple[object, frozenset[int]], Any] = {}
 
 
@@ -28,4 +28,4 @@ async def _asked_once(self: Any, typeoids: Iterable[int], timeout: float | None)
 
 def remember() -> None:
     """Ask each server of this process once."""
-    Connection._introspect_types = _asked_once  # type: ignore[attr-defined]
+    Connection._introspect_types = _asked_once  # type: ignore[attr-defined]  # not for the public
