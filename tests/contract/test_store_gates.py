@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from cronwell.model.execution import State
-from cronwell.store.port import Claimed
+from cronwell.store.port import Claimed, NewJob
 from tests.contract.desk import DAY, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk, ended
 
 ALL = {TENANT: 1000, OTHER_TENANT: 1000}
@@ -242,3 +242,48 @@ async def test_of_several_that_run_the_oldest_makes_room_and_a_retry_ends_at_onc
     assert await desk.store.settle_blocked(["default"], NOON) == (0, set())
     assert await desk.states([*keys, newest]) == [State.CANCELLED, State.RUNNING, State.PENDING]
     assert [claim.key for claim in await desk.claim()] == [newest]
+
+
+async def rebase(desk: Desk, job: NewJob, priority: int = 1, group: tuple[str, int] | None = None) -> None:
+    async with desk.store.transaction() as transaction:
+        revision = await transaction.update_job(job, "active", NOON)
+        await transaction.rebase_open(job, revision, priority, group)
+
+
+async def test_an_edit_leaves_what_waits_at_its_gate(desk: Desk) -> None:
+    job = await desk.job()
+    await desk.staged(job, *(NOON - n * SECOND for n in range(3)), group=("db", 1))
+    await rebase(desk, job, 0, ("db", 1))
+    assert await desk.claim(priority=0) == []
+    assert [(claim.gate, claim.priority) for claim in await through(desk)] == [("db", 0)]
+
+
+async def test_an_edit_has_what_waits_go_by_the_new_group_and_what_runs_when_it_is_tried_again(
+    desk: Desk,
+) -> None:
+    job, other = await desk.job(), await desk.job()
+    running, waiting = await desk.staged(job, NOON - SECOND, NOON)
+    [claim] = await desk.claim(limit=1)
+    assert claim.key == running
+    await rebase(desk, job, 1, ("db", 1))
+    await desk.staged(other, NOON - MINUTE, group=("db", 1))
+    assert await desk.claim() == []
+    [before] = await through(desk)
+    assert before.key.job_id == other.id
+    await desk.store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
+    assert await desk.claim() == []
+    assert await through(desk) == []
+    await desk.store.complete([ended(before)])
+    assert len(await through(desk)) == 1
+    await rebase(desk, job)
+    assert len(await desk.claim()) == 1, "in no group any more"
+    assert await desk.states([running, waiting]) == [State.RUNNING, State.RUNNING]
+
+
+async def test_an_edit_of_a_tenant_s_job_leaves_what_waits_for_its_quotas(desk: Desk) -> None:
+    job = await desk.job()
+    await quota(desk, running=1)
+    await desk.staged(job, NOON - SECOND, NOON)
+    await rebase(desk, job)
+    assert await desk.claim() == []
+    assert len(await through(desk)) == 1

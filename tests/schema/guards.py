@@ -489,7 +489,7 @@ COLD = [
         {"executions": (way("executions_pkey", "job_id", "slot", "kind", "tenant_id"),)},
     ),
     Guard("withhold_due", [1, job_id(7), NOON, "paused"], {"executions": (OF_JOB,)}),
-    Guard("rebase_open", [1, job_id(7), 2, "default", 1], {"executions": (OF_JOB,)}),
+    Guard("rebase_open", [1, job_id(7), 2, "default", 1, "warehouse", 3], {"executions": (OF_JOB,)}),
     Guard(
         "redrive",
         [1, None, None, None, None, 500, 10.0, NOON, NOON, None, None, None],
