@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from cronwell.model.execution import State
-from cronwell.store.port import Claimed, NewJob
+from cronwell.store.port import Claimed, ExecutionFilter, NewJob
 from tests.contract.desk import DAY, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk, ended
 
 ALL = {TENANT: 1000, OTHER_TENANT: 1000}
@@ -287,3 +287,41 @@ async def test_an_edit_of_a_tenant_s_job_leaves_what_waits_for_its_quotas(desk: 
     await rebase(desk, job)
     assert await desk.claim() == []
     assert len(await through(desk)) == 1
+
+
+@pytest.mark.parametrize("how", ["retried", "redriven", "rerun"])
+async def test_what_is_run_again_waits_for_what_its_job_is_in_now(desk: Desk, how: str) -> None:
+    spec = '{"name":"job","target":{"handler":{"name":"work"}},"group":{"key":"db"}}'
+    job, other = await desk.job(spec=spec), await desk.job()
+    dead = await desk.dead(job)
+    await desk.staged(other, NOON, group=("db", 1))
+    [running] = await through(desk)
+    later = NOON + MINUTE
+    if how == "retried":
+        await desk.store.revive_execution(TENANT, dead, later)
+    elif how == "redriven":
+        await desk.store.redrive(
+            TENANT, ExecutionFilter(), limit=10, rate=1.0, start=later, dead_by=NOON + MINUTE
+        )
+    else:
+        async with desk.store.transaction() as transaction:
+            await transaction.rerun(TENANT, dead, later, is_followed=False)
+    assert await desk.claim(ready_by=later) == []
+    assert await through(desk, now=later) == []
+    await desk.store.complete([ended(running)])
+    assert [claim.key for claim in await through(desk, now=later)] == [dead]
+
+
+async def test_what_is_run_again_waits_for_its_tenant_s_new_quota_and_no_group_any_more(desk: Desk) -> None:
+    job = await desk.job()
+    [key] = await desk.staged(job, NOON, group=("db", 1))
+    [claim] = await through(desk)
+    await desk.store.complete([ended(claim, State.FAILED)])
+    await desk.store.revive_execution(TENANT, key, NOON)
+    [again] = await desk.claim()
+    assert (again.key, again.gate) == (key, None)
+    await desk.store.complete([ended(again, State.FAILED)])
+    await quota(desk, running=1)
+    await desk.store.revive_execution(TENANT, key, NOON)
+    assert await desk.claim() == []
+    assert [claim.gate for claim in await through(desk)] == [""]

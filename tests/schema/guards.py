@@ -248,10 +248,11 @@ HOT = [
         "revise_unmet",
         [
             *(_KEYS[0], _KEYS[1], _SLOTS, _SLOTS, ["x"] * _COUNT, [1] * _COUNT, ["default"] * _COUNT),
-            *([False] * _COUNT, NOON, _KEYS[2]),
+            *([False] * _COUNT, NOON, _KEYS[2], ["warehouse"] * _COUNT, [3] * _COUNT),
         ],
         {"e": (KEY,)},
     ),
+    Guard("outrun", [_KEYS[0], _KEYS[1], _SLOTS], {"newer": (EARLIER,)}),
     Guard("clear_followed", _KEYS, {"e": (KEY,)}),
     Guard("upstream_results", [_KEYS[0], _KEYS[1], _SLOTS, 65_536], {"j": (JOB,), "there": (AT_SLOT,)}),
     Guard("unfollowed", [500], {"cursors": (CURSOR,)}),
@@ -470,9 +471,9 @@ COLD = [
     Guard("mark_followed", [1, job_id(7)], {"executions": (OF_JOB,)}),
     Guard("latest_of", [1, _KEYS[1], NOON, None], {"there": (AT_SLOT,)}),
     Guard("lock_rerun", [1, _KEYS[1], NOON], {"e": (AT_SLOT,)}),
-    Guard("rerun", [*_ONE, NOON, True], {"executions": (KEY,), "jobs": (JOB,)}),
+    Guard("rerun", [*_ONE, NOON, True], {"executions": (KEY,), "newer": (EARLIER,), "jobs": (JOB,)}),
     Guard("undo_dependents", [1, _KEYS[1], NOON, NOON], {"executions": (KEY,)}),
-    Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "jobs": (JOB,)}),
+    Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "newer": (EARLIER,), "jobs": (JOB,)}),
     Guard(
         "lock_imminent",
         [1, job_id(7), NOON, NOON + timedelta(seconds=5)],
@@ -493,7 +494,7 @@ COLD = [
     Guard(
         "redrive",
         [1, None, None, None, None, 500, 10.0, NOON, NOON, None, None, None],
-        {"e": (way("executions_dead", "tenant_id"), KEY), "j": (JOB,)},
+        {"e": (way("executions_dead", "tenant_id"), KEY), "newer": (EARLIER,), "j": (JOB,)},
     ),
     Guard("secret_users", [1, "token", 1000], {"j": (JOB,)}),
     Guard("get_backfill", [1, job_id(7)], {"j": (JOB,)}),
