@@ -325,3 +325,9 @@ async def test_what_is_run_again_waits_for_its_tenant_s_new_quota_and_no_group_a
     await desk.store.revive_execution(TENANT, key, NOON)
     assert await desk.claim() == []
     assert [claim.gate for claim in await through(desk)] == [""]
+
+
+async def test_messages_of_alerts_do_not_wait_for_a_quota_that_is_set_later(desk: Desk) -> None:
+    await desk.manual(await desk.job(), NOON, reason="alert")
+    await quota(desk, running=1)
+    assert len(await desk.claim()) == 1

@@ -119,11 +119,13 @@ where gates.tenant_id = began.tenant_id
 select array(select limited_tenants())
 
 -- name: gate_waiting
--- Have what waits of tenants that have got a quota wait at their gate. Read through all that waits, so not often.
+-- Have what waits of tenants that have got a quota wait at their gate; messages of alerts do not. Read through all that waits,
+-- so not often.
 update executions
 set gate = '', priority = tier_of(priority, '')
 where gate is null
     and tenant_id = any($1::integer[])
+    and reason is distinct from 'alert'
     and state in ('pending', 'retrying')
 
 -- name: why_waiting
