@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -331,3 +331,13 @@ async def test_messages_of_alerts_do_not_wait_for_a_quota_that_is_set_later(desk
     await desk.manual(await desk.job(), NOON, reason="alert")
     await quota(desk, running=1)
     assert len(await desk.claim()) == 1
+
+
+async def test_the_minute_of_a_quota_does_not_go_back(desk: Desk) -> None:
+    await quota(desk, executions_per_minute=2)
+    await desk.staged(await desk.job(), *(NOON - n * SECOND for n in range(1, 9)))
+    assert len(await through(desk, now=NOON)) == 2
+    late = NOON - timedelta(milliseconds=5)
+    assert await through(desk, now=late) == [], "a worker that asked just before the minute began"
+    assert await through(desk, now=NOON) == []
+    assert len(await through(desk, now=NOON + MINUTE)) == 2

@@ -63,9 +63,11 @@ from unnest($1::integer[], $2::text[]) as wanted (tenant_id, gate)
 on conflict do nothing
 
 -- name: lock_gates
--- Lock gates, and tell how many executions each has let through in the minute $3. One that another worker has locked is
--- passed over. A statement of its own: what is counted next has to see all that was let through before the lock.
-select g.tenant_id, g.gate, case when g.minute = $3 then g.used else 0 end as used
+-- Lock gates, and tell how many executions each has let through in the minute $3, or in the next one, where another worker is
+-- in that already: the minute of a gate does not go back. One that another worker has locked is passed over. A statement of its own: what is counted next has to see all that was let through before the lock.
+select
+    g.tenant_id, g.gate,
+    case when g.minute between $3::timestamptz and $3::timestamptz + interval '1 minute' then g.used else 0 end as used
 from unnest($1::integer[], $2::text[]) as wanted (tenant_id, gate)
 join gates as g
     on g.tenant_id = wanted.tenant_id
@@ -108,8 +110,9 @@ set fence = excluded.fence
 -- name: count_minute
 -- Note how many executions tenants were let begin in the minute $3.
 update gates
-set minute = $3,
-    used = case when minute = $3 then used else 0 end + began.executions
+set minute = case when minute = $3::timestamptz + interval '1 minute' then minute else $3 end,
+    used = case when minute between $3::timestamptz and $3::timestamptz + interval '1 minute' then used else 0 end
+        + began.executions
 from unnest($1::integer[], $2::integer[]) as began (tenant_id, executions)
 where gates.tenant_id = began.tenant_id
     and gates.gate = ''
