@@ -10,8 +10,11 @@ from uuid import UUID
 import pytest
 
 from cronwell.model.execution import State
+from cronwell.model.planning import PlannedSlot
 from cronwell.store.port import Claimed, ExecutionFilter, NewJob
-from tests.contract.desk import DAY, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk, ended
+from cronwell.store.work_port import LINES
+from cronwell.worker.gated import Gated
+from tests.contract.desk import DAY, HOUR, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk, ended, move
 
 ALL = {TENANT: 1000, OTHER_TENANT: 1000}
 
@@ -341,3 +344,21 @@ async def test_the_minute_of_a_quota_does_not_go_back(desk: Desk) -> None:
     assert await through(desk, now=late) == [], "a worker that asked just before the minute began"
     assert await through(desk, now=NOON) == []
     assert len(await through(desk, now=NOON + MINUTE)) == 2
+
+
+async def test_who_waits_behind_many_full_groups_is_looked_at_too(desk: Desk) -> None:
+    crowd = await desk.job()
+    names = [f"g{n:04}" for n in range(LINES + 5)]
+    async with desk.store.transaction() as transaction:
+        for n, name in enumerate(names):
+            slots = [PlannedSlot(NOON - timedelta(milliseconds=2 * n + m), NOON - HOUR) for m in (0, 1)]
+            await transaction.record([move(crowd, slots, group=(name, 1))], NOON)
+    await desk.staged(await desk.job(tenant_id=OTHER_TENANT), NOON, group=("db", 1))
+    gated = Gated(desk.store, ["default"])
+    worker = await desk.worker()
+    tenants: Counter[int] = Counter()
+    for _ in range(12):
+        gated.hasten()
+        claims = await gated.claim(worker, 3000, ready_by=NOON, now=NOON)
+        tenants += Counter(claim.tenant_id for claim in claims)
+    assert tenants == {TENANT: len(names), OTHER_TENANT: 1}

@@ -200,9 +200,9 @@ HOT = [
     Guard("cancel_overlapped", [_KEYS[1], _SLOTS, NOON], {"executions": (EARLIER,), "e": (KEY,)}),
     Guard(
         "waiting_gates",
-        [["default"], NOON, 1000],
+        [["default"], NOON, 1000, 0, ""],
         {
-            "executions": (way("executions_gated", "pool", "priority"),),
+            "executions": (way("executions_gated", "pool", "priority", "tenant_id", "gate"),),
             "following": (way("executions_gated", "pool", "priority", "tenant_id", "gate"),),
         },
     ),

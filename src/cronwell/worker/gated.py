@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 from cronwell.model.fairness import FairShares
-from cronwell.store.port import Claimed, Store
+from cronwell.store.port import Claimed, Line, Store
+from cronwell.store.work_port import FIRST_GATE, LINES, Gate
 
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""
@@ -22,6 +24,7 @@ class Gated:
         self._pools = pools
         self._shares = FairShares()
         self._look_at = 0.0
+        self._after = FIRST_GATE
         self.is_contended = False
         """Another worker was at a gate at the same moment."""
 
@@ -35,7 +38,8 @@ class Gated:
             return []
         self._look_at = time.monotonic() + LOOK_EVERY
         self.is_contended = False
-        lines = await self._store.waiting_lines(self._pools, ready_by)
+        lines = await self._store.waiting_lines(self._pools, ready_by, self._after)
+        self._after = _end(lines)
         if not lines:
             return []
         weights = {line.tenant_id: line.weight for line in lines}
@@ -50,3 +54,14 @@ class Gated:
         if self.is_contended or len(claims) == places:
             self.hasten()
         return claims
+
+
+def _end(lines: Sequence[Line]) -> Gate:
+    """Where the next look begins: behind what was looked at where there is more, or else at the first gate again.
+
+    Otherwise whoever has a thousand full groups would keep those of the tenants after it from being looked at.
+    """
+    gates: defaultdict[tuple[str, int], list[Gate]] = defaultdict(list)
+    for line in lines:
+        gates[line.pool, line.priority].append((line.tenant_id, line.gate))
+    return min((max(found) for found in gates.values() if len(found) == LINES), default=FIRST_GATE)

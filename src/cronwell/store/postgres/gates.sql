@@ -12,7 +12,8 @@ exists (
 
 -- name: waiting_gates
 -- The gates before which executions of some pools wait that are ready by $2, with the pool and tier, the limit of the first in
--- line, and the tenant's weight and quotas. Each is found by a step to the next one in the index, however many wait at it.
+-- line, and the tenant's weight and quotas. Each is found by a step to the next one in the index, however many wait at it. At most
+-- $3 of each pool and tier, behind the gate $5 of the tenant $4: the next look begins where this one ended.
 select
     served.pool, tier.priority, waiting.tenant_id, waiting.gate, waiting.gate_limit, waiting.ready_at, t.weight, t.max_running,
     t.max_per_minute
@@ -26,6 +27,7 @@ cross join lateral (
             where pool = served.pool
                 and priority = tier.priority
                 and gate is not null
+                and (tenant_id, gate) > ($4::integer, $5::text)
                 and state < 'succeeded'
                 and state <> 'running'
             order by tenant_id, gate, ready_at
