@@ -127,13 +127,21 @@ with oldest as (
             and attempt > 0
     ) as begun
     where begun.place >= begun.running_limit
+),
+-- In the order of the primary key, like results: no two writers wait for each other.
+keys as (
+    select
+        array_agg(tenant_id order by job_id, slot, kind) as tenants, array_agg(job_id order by job_id, slot, kind) as jobs,
+        array_agg(kind order by job_id, slot, kind) as kinds, array_agg(slot order by job_id, slot, kind) as slots
+    from oldest
 )
 update executions as e
 set state = case when e.state = 'running' then e.state else 'cancelled' end,
     reason = case when e.state = 'running' then e.reason else 'overlap' end,
     finished_at = case when e.state = 'running' then e.finished_at else $3 end,
     cancel_requested_at = $3
-from oldest
+from keys
+cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as oldest (tenant_id, job_id, kind, slot)
 where e.tenant_id = oldest.tenant_id
     and e.job_id = oldest.job_id
     and e.kind = oldest.kind
