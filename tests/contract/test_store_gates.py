@@ -362,3 +362,29 @@ async def test_who_waits_behind_many_full_groups_is_looked_at_too(desk: Desk) ->
         claims = await gated.claim(worker, 3000, ready_by=NOON, now=NOON)
         tenants += Counter(claim.tenant_id for claim in claims)
     assert tenants == {TENANT: len(names), OTHER_TENANT: 1}
+
+
+@pytest.mark.parametrize("age", [timedelta(), MINUTE])
+async def test_low_priority_does_not_wait_for_ever_behind_higher_ones_at_gates(
+    desk: Desk, age: timedelta
+) -> None:
+    for n in range(3):
+        slots = [NOON - SECOND * m for m in range(40)]
+        await desk.staged(await desk.job(), *slots, group=(f"g{n}", 1000), priority=0)
+    [old] = await desk.staged(await desk.job(), NOON - HOUR, group=("g0", 1000), priority=2)
+    gated = Gated(desk.store, ["default"], age)
+    worker = await desk.worker()
+    await desk.store.claim_gated(
+        worker,
+        await desk.store.waiting_lines(["default"], NOON),
+        places=0,
+        shares={},
+        ready_by=NOON,
+        now=NOON,
+    )
+    found: list[Claimed] = []
+    for _ in range(12):
+        gated.hasten()
+        found += await gated.claim(worker, 5, ready_by=NOON, now=NOON)
+    assert len(found) == 60
+    assert (old in [claim.key for claim in found]) is bool(age)
