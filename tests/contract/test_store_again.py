@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cronwell.model.execution import ExecutionKey, Kind, State
-from cronwell.store.port import ExecutionFilter, NewJob
+from cronwell.store.port import ExecutionFilter, HeldBack, NewJob
 from tests.contract.desk import DAY, MINUTE, NOON, SECOND, TENANT, Desk, ended
 
 HOWS = ["retried", "redriven", "rerun"]
@@ -115,3 +115,19 @@ async def test_a_dependent_whose_upstream_took_long_waits_for_a_later_slot_that_
     assert [claim.key for claim in await desk.claim()] == [first]
     assert [await follow(ago) for ago in (4, 3)], "and in order they are as any others"
     assert await desk.claim() == []
+
+
+async def test_what_is_run_again_and_waited_for_its_target_is_seen_before_it_is_claimed(desk: Desk) -> None:
+    job = await desk.job()
+    [key] = await dead(desk, job, 5)
+    await again(desk, key)
+    [claim] = await desk.claim()
+    held = HeldBack(TENANT, key, claim.fence, NOON + MINUTE * 5, "host:a")
+    assert await desk.store.hold_back(claim.worker, [held]) == [True]
+    assert await desk.store.release_held(TENANT, "host:a", NOON, 10) == 1
+    found = await desk.get(key)
+    assert found.ready_at == NOON + SECOND * 2
+    await desk.staged(job, NOON, running_limit=1)
+    assert await desk.claim() == [], "it goes before the later one from now on"
+    [first] = await desk.claim(ready_by=NOON + SECOND * 2)
+    assert (first.key, first.is_back) == (key, True)

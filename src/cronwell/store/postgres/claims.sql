@@ -48,7 +48,7 @@ ahead as materialized (
 -- somebody moved, has run again, or that catch up, are out of this order, and so may dependents be: such a one waits for
 -- whatever of its job has begun or comes before it, holds up no other until it is nearly ready, and from then on all of them.
 -- Nearly is 2 s, longer than a claim takes: no claim that did not see it yet is still under way when it is claimed itself.
--- A dependent holds up later ones from the start.
+-- A dependent holds up what was triggered after it from the start.
 (
     running_limit is null
     or running_limit > case when
