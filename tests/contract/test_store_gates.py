@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
 
 from cronwell.model.execution import State
-from cronwell.store.port import Claimed
-from tests.contract.desk import DAY, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk, ended
+from cronwell.model.planning import PlannedSlot
+from cronwell.store.port import Claimed, ExecutionFilter, NewJob
+from cronwell.store.work_port import LINES
+from cronwell.worker.gated import Gated
+from tests.contract.desk import DAY, HOUR, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk, ended, move
 
 ALL = {TENANT: 1000, OTHER_TENANT: 1000}
 
@@ -242,3 +245,146 @@ async def test_of_several_that_run_the_oldest_makes_room_and_a_retry_ends_at_onc
     assert await desk.store.settle_blocked(["default"], NOON) == (0, set())
     assert await desk.states([*keys, newest]) == [State.CANCELLED, State.RUNNING, State.PENDING]
     assert [claim.key for claim in await desk.claim()] == [newest]
+
+
+async def rebase(desk: Desk, job: NewJob, priority: int = 1, group: tuple[str, int] | None = None) -> None:
+    async with desk.store.transaction() as transaction:
+        revision = await transaction.update_job(job, "active", NOON)
+        await transaction.rebase_open(job, revision, priority, group)
+
+
+async def test_an_edit_leaves_what_waits_at_its_gate(desk: Desk) -> None:
+    job = await desk.job()
+    await desk.staged(job, *(NOON - n * SECOND for n in range(3)), group=("db", 1))
+    await rebase(desk, job, 0, ("db", 1))
+    assert await desk.claim(priority=0) == []
+    assert [(claim.gate, claim.priority) for claim in await through(desk)] == [("db", 0)]
+
+
+async def test_an_edit_has_what_waits_go_by_the_new_group_and_what_runs_when_it_is_tried_again(
+    desk: Desk,
+) -> None:
+    job, other = await desk.job(), await desk.job()
+    running, waiting = await desk.staged(job, NOON - SECOND, NOON)
+    [claim] = await desk.claim(limit=1)
+    assert claim.key == running
+    await rebase(desk, job, 1, ("db", 1))
+    await desk.staged(other, NOON - MINUTE, group=("db", 1))
+    assert await desk.claim() == []
+    [before] = await through(desk)
+    assert before.key.job_id == other.id
+    await desk.store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
+    assert await desk.claim() == []
+    assert await through(desk) == []
+    await desk.store.complete([ended(before)])
+    assert len(await through(desk)) == 1
+    await rebase(desk, job)
+    assert len(await desk.claim()) == 1, "in no group any more"
+    assert await desk.states([running, waiting]) == [State.RUNNING, State.RUNNING]
+
+
+async def test_an_edit_of_a_tenant_s_job_leaves_what_waits_for_its_quotas(desk: Desk) -> None:
+    job = await desk.job()
+    await quota(desk, running=1)
+    await desk.staged(job, NOON - SECOND, NOON)
+    await rebase(desk, job)
+    assert await desk.claim() == []
+    assert len(await through(desk)) == 1
+
+
+@pytest.mark.parametrize("how", ["retried", "redriven", "rerun"])
+async def test_what_is_run_again_waits_for_what_its_job_is_in_now(desk: Desk, how: str) -> None:
+    spec = '{"name":"job","target":{"handler":{"name":"work"}},"group":{"key":"db"}}'
+    job, other = await desk.job(spec=spec), await desk.job()
+    dead = await desk.dead(job)
+    await desk.staged(other, NOON, group=("db", 1))
+    [running] = await through(desk)
+    later = NOON + MINUTE
+    if how == "retried":
+        await desk.store.revive_execution(TENANT, dead, later)
+    elif how == "redriven":
+        await desk.store.redrive(
+            TENANT, ExecutionFilter(), limit=10, rate=1.0, start=later, dead_by=NOON + MINUTE
+        )
+    else:
+        async with desk.store.transaction() as transaction:
+            await transaction.rerun(TENANT, dead, later, is_followed=False)
+    assert await desk.claim(ready_by=later) == []
+    assert await through(desk, now=later) == []
+    await desk.store.complete([ended(running)])
+    assert [claim.key for claim in await through(desk, now=later)] == [dead]
+
+
+async def test_what_is_run_again_waits_for_its_tenant_s_new_quota_and_no_group_any_more(desk: Desk) -> None:
+    job = await desk.job()
+    [key] = await desk.staged(job, NOON, group=("db", 1))
+    [claim] = await through(desk)
+    await desk.store.complete([ended(claim, State.FAILED)])
+    await desk.store.revive_execution(TENANT, key, NOON)
+    [again] = await desk.claim()
+    assert (again.key, again.gate) == (key, None)
+    await desk.store.complete([ended(again, State.FAILED)])
+    await quota(desk, running=1)
+    await desk.store.revive_execution(TENANT, key, NOON)
+    assert await desk.claim() == []
+    assert [claim.gate for claim in await through(desk)] == [""]
+
+
+async def test_messages_of_alerts_do_not_wait_for_a_quota_that_is_set_later(desk: Desk) -> None:
+    await desk.manual(await desk.job(), NOON, reason="alert")
+    await quota(desk, running=1)
+    assert len(await desk.claim()) == 1
+
+
+async def test_the_minute_of_a_quota_does_not_go_back(desk: Desk) -> None:
+    await quota(desk, executions_per_minute=2)
+    await desk.staged(await desk.job(), *(NOON - n * SECOND for n in range(1, 9)))
+    assert len(await through(desk, now=NOON)) == 2
+    late = NOON - timedelta(milliseconds=5)
+    assert await through(desk, now=late) == [], "a worker that asked just before the minute began"
+    assert await through(desk, now=NOON) == []
+    assert len(await through(desk, now=NOON + MINUTE)) == 2
+
+
+async def test_who_waits_behind_many_full_groups_is_looked_at_too(desk: Desk) -> None:
+    crowd = await desk.job()
+    names = [f"g{n:04}" for n in range(LINES + 5)]
+    async with desk.store.transaction() as transaction:
+        for n, name in enumerate(names):
+            slots = [PlannedSlot(NOON - timedelta(milliseconds=2 * n + m), NOON - HOUR) for m in (0, 1)]
+            await transaction.record([move(crowd, slots, group=(name, 1))], NOON)
+    await desk.staged(await desk.job(tenant_id=OTHER_TENANT), NOON, group=("db", 1))
+    gated = Gated(desk.store, ["default"])
+    worker = await desk.worker()
+    tenants: Counter[int] = Counter()
+    for _ in range(12):
+        gated.hasten()
+        claims = await gated.claim(worker, 3000, ready_by=NOON, now=NOON)
+        tenants += Counter(claim.tenant_id for claim in claims)
+    assert tenants == {TENANT: len(names), OTHER_TENANT: 1}
+
+
+@pytest.mark.parametrize("age", [timedelta(), MINUTE])
+async def test_low_priority_does_not_wait_for_ever_behind_higher_ones_at_gates(
+    desk: Desk, age: timedelta
+) -> None:
+    for n in range(3):
+        slots = [NOON - SECOND * m for m in range(40)]
+        await desk.staged(await desk.job(), *slots, group=(f"g{n}", 1000), priority=0)
+    [old] = await desk.staged(await desk.job(), NOON - HOUR, group=("g0", 1000), priority=2)
+    gated = Gated(desk.store, ["default"], age)
+    worker = await desk.worker()
+    await desk.store.claim_gated(
+        worker,
+        await desk.store.waiting_lines(["default"], NOON),
+        places=0,
+        shares={},
+        ready_by=NOON,
+        now=NOON,
+    )
+    found: list[Claimed] = []
+    for _ in range(12):
+        gated.hasten()
+        found += await gated.claim(worker, 5, ready_by=NOON, now=NOON)
+    assert len(found) == 60
+    assert (old in [claim.key for claim in found]) is bool(age)

@@ -471,6 +471,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
         {Prospect(is_ahead=False, is_waiting=False, is_skipped=False)},
     ),
     "skip_unmet": (lambda t, e: t.skip_unmet({(OTHER, e.job.id, NOON): "theirs"}, NOON), None),
+    "outrun": (lambda t, e: t.outrun([(OTHER, e.job.id, NOON - DAY)]), set()),
     "revise_unmet": (
         lambda t, e: t.revise_unmet(
             [Revised((OTHER, e.job.id, NOON), NOON, "theirs", 1, "theirs", is_followed=True)], NOON

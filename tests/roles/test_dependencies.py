@@ -473,3 +473,35 @@ async def test_explain_says_what_a_slot_waits_for(chain: Chain) -> None:
     assert (other.verdict, other.reason) == ("not_a_slot", "no_upstream")
     upcoming = await chain.house.outlook.upcoming(TENANT, "name:c", 10)
     assert upcoming.note == "it follows a, b (finished): it runs once for each slot of all of them"
+
+
+async def test_a_slot_that_comes_after_a_later_one_is_ready_when_all_workers_can_see_it(
+    chain: Chain, clock: ManualClock
+) -> None:
+    a = await chain.create("a", schedule="every 10s")
+    b = await chain.create("b", "a", overlap="queue_all")
+    rows = await chain.house.database.fetch("select slot from executions where job_id = $1 order by slot", a)
+    first, second = (row["slot"] for row in rows[:2])
+    await chain.end(a, second)
+    later = await chain.at(b, second)
+    assert later is not None
+    assert later.ready_at == clock.now()
+    await chain.end(a, first)
+    found = await chain.at(b, first)
+    assert found is not None
+    assert found.ready_at == clock.now() + timedelta(seconds=2)
+
+
+async def test_what_comes_back_goes_by_the_group_that_its_job_is_in_now(chain: Chain) -> None:
+    a = await chain.create("a")
+    b = await chain.create("b", "a")
+    await chain.end(a, state=State.FAILED)
+    await chain.edit("b", group={"key": "db", "limit": 3}, priority="low")
+    await chain.house.executions.retry(TENANT, str(ExecutionKey(a, Kind.SCHEDULED, SLOT)))
+    await chain.end(a)
+    assert await chain.state(b) == "pending"
+    row = await chain.house.database.fetchrow(
+        "select gate, gate_limit, priority from executions where job_id = $1 and slot = $2", b, SLOT
+    )
+    assert row is not None
+    assert tuple(row) == ("db", 3, 4)

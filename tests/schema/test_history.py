@@ -90,7 +90,11 @@ async def connection(request: pytest.FixtureRequest, url: str) -> AsyncIterator[
 @pytest.mark.parametrize("job", [LIMITED, UNLIMITED], ids=["limited", "unlimited"])
 @pytest.mark.parametrize(
     ("statement", "more"),
-    [("withhold_due", [NOON, "paused"]), ("rebase_open", [2, "default", 1]), ("unfinished", [NOON, 1000])],
+    [
+        ("withhold_due", [NOON, "paused"]),
+        ("rebase_open", [2, "default", 1, "warehouse", 3]),
+        ("unfinished", [NOON, 1000]),
+    ],
     ids=["withhold_due", "rebase_open", "unfinished"],
 )
 async def test_a_users_change_does_not_read_the_jobs_history(

@@ -191,7 +191,7 @@ class Executions:
                 where,
                 limit=batch,
                 rate=rate,
-                start=begun + timedelta(seconds=total / rate),
+                start=max(begun + timedelta(seconds=total / rate), self._clock.now()),
                 dead_by=begun,
             )
             total += len(pools)

@@ -346,7 +346,8 @@ class Jobs:
                 move = await begin(transaction, cursor, now=now, settings=self._settings.scheduler)
                 await put_moved(transaction, move, now)
         priority = plan.priority if plan is not None else priority_of(definition)
-        return await transaction.rebase_open(new, revision, priority), move
+        touched = await transaction.rebase_open(new, revision, priority, definition.spec.group_limit)
+        return touched, move
 
     async def _withhold(
         self, transaction: Transaction, job: Job, reason: str, now: datetime

@@ -77,6 +77,7 @@ class Revised:
     revision: int
     pool: str
     is_followed: bool
+    group: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,10 @@ class DependencyChanges(Protocol):
         ...
 
     async def revise_unmet(self, revisions: Sequence[Revised], now: datetime) -> None: ...
+    async def outrun(self, places: Sequence[SlotPlace]) -> set[SlotPlace]:
+        """Those of some slots of dependents that come after later ones of their job, which have not ended."""
+        ...
+
     async def clear_followed(self, done: Sequence[tuple[int, ExecutionKey]]) -> None: ...
     async def keep_waiting(self, waiting: Sequence[tuple[SlotPlace, datetime, datetime]]) -> None:
         """Slots wait, each since a time, and are looked at again at another."""

@@ -218,7 +218,9 @@ class Transaction(
     async def withhold_due(
         self, tenant_id: int, job_id: UUID, now: datetime, reason: str
     ) -> list[Touched]: ...
-    async def rebase_open(self, job: NewJob, revision: int, priority: int) -> list[Touched]: ...
+    async def rebase_open(
+        self, job: NewJob, revision: int, priority: int, group: tuple[str, int] | None = None
+    ) -> list[Touched]: ...
     async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
         """The executions of a job that have not ended and whose slot has come or that a worker has claimed, newest first.
 

@@ -11,6 +11,15 @@ from uuid import UUID
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.records import Claimed, Confirmed, Ended, Report
 
+LINES = 1000
+"""Lines of a pool and tier that are looked at in one claim."""
+
+Gate = tuple[int, str]
+"""A tenant, and the name of its group; nothing for its quotas."""
+
+FIRST_GATE: Gate = (0, "")
+"""It stands before all others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -71,8 +80,10 @@ class WorkStore(Protocol):
         """The tenants that have something to claim, with their weights."""
         ...
 
-    async def waiting_lines(self, pools: Sequence[str], ready_by: datetime) -> list[Line]:
-        """What waits at gates, the first in line of the earliest tier first."""
+    async def waiting_lines(
+        self, pools: Sequence[str], ready_by: datetime, after: Gate = FIRST_GATE
+    ) -> list[Line]:
+        """What waits at gates behind one, the first in line of the earliest tier first; `LINES` of each pool and tier at most."""
         ...
 
     async def claim_gated(

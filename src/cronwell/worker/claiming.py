@@ -46,7 +46,7 @@ class Claiming:
         self._catalog = catalog
         self._slots = slots
         self._tell = tell
-        self._gated = Gated(store, settings.pools)
+        self._gated = Gated(store, settings.pools, settings.ageing)
         self._gated_share = Ageing()
         self._is_crowded = False
         """The last round ended before it came to what waits at gates."""

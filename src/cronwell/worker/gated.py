@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from cronwell.model.ageing import Ageing
 from cronwell.model.fairness import FairShares
-from cronwell.store.port import Claimed, Store
+from cronwell.store.port import Claimed, Line, Store
+from cronwell.store.work_port import FIRST_GATE, LINES, Gate
 
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""
@@ -17,11 +20,16 @@ LOOK_EVERY = 0.1
 class Gated:
     """All pools and tiers together: a group may have executions in any of them."""
 
-    def __init__(self, store: Store, pools: Sequence[str]) -> None:
+    def __init__(self, store: Store, pools: Sequence[str], age: timedelta = timedelta()) -> None:
         self._store = store
         self._pools = pools
+        self._age = age
+        self._ageing = Ageing()
+        self._is_crowded = False
+        """The last look filled every place."""
         self._shares = FairShares()
         self._look_at = 0.0
+        self._after = FIRST_GATE
         self.is_contended = False
         """Another worker was at a gate at the same moment."""
 
@@ -35,18 +43,55 @@ class Gated:
             return []
         self._look_at = time.monotonic() + LOOK_EVERY
         self.is_contended = False
-        lines = await self._store.waiting_lines(self._pools, ready_by)
+        lines = await self._store.waiting_lines(self._pools, ready_by, self._after)
+        self._after = _end(lines)
         if not lines:
             return []
+        aged = await self._claim_aged(worker, lines, places, now) if self._is_crowded else []
+        left = places - len(aged)
+        if left <= 0:
+            self.hasten()
+            return aged
         weights = {line.tenant_id: line.weight for line in lines}
-        shares = self._shares.allot(places, weights)
+        shares = self._shares.allot(left, weights)
         claims, self.is_contended = await self._store.claim_gated(
-            worker, lines, places=places, shares=shares, ready_by=ready_by, now=now
+            worker, lines, places=left, shares=shares, ready_by=ready_by, now=now
         )
         for tenant, share in shares.items():
             unused = share - sum(claim.tenant_id == tenant for claim in claims)
             if unused > 0:
                 self._shares.give_back(tenant, unused, weights[tenant])
-        if self.is_contended or len(claims) == places:
+        self._is_crowded = len(claims) == left
+        if self.is_contended or self._is_crowded:
             self.hasten()
-        return claims
+        return aged + claims
+
+    async def _claim_aged(
+        self, worker: UUID, lines: Sequence[Line], places: int, now: datetime
+    ) -> list[Claimed]:
+        """Give those who have waited for too long behind higher tiers their share: see `model/ageing.py`."""
+        highest = min(line.priority for line in lines)
+        tiers = sorted({line.priority for line in lines} - {highest})
+        left = self._ageing.allot(places) if self._age and tiers else 0
+        found: list[Claimed] = []
+        for tier in self._ageing.order(tiers) if left else ():
+            ready_by = now - (tier - highest) * self._age
+            old = [line for line in lines if line.priority == tier and line.ready_at <= ready_by]
+            if old and left > len(found):
+                shares = {line.tenant_id: left for line in old}
+                claims, _ = await self._store.claim_gated(
+                    worker, old, places=left - len(found), shares=shares, ready_by=ready_by, now=now
+                )
+                found += claims
+        return found
+
+
+def _end(lines: Sequence[Line]) -> Gate:
+    """Where the next look begins: behind what was looked at where there is more, or else at the first gate again.
+
+    Otherwise whoever has a thousand full groups would keep those of the tenants after it from being looked at.
+    """
+    gates: defaultdict[tuple[str, int], list[Gate]] = defaultdict(list)
+    for line in lines:
+        gates[line.pool, line.priority].append((line.tenant_id, line.gate))
+    return min((max(found) for found in gates.values() if len(found) == LINES), default=FIRST_GATE)

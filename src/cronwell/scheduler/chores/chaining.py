@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
@@ -36,6 +36,8 @@ SOONEST_LOOK, LATEST_LOOK = timedelta(seconds=1), timedelta(minutes=1)
 COUNT_EVERY = 5.0
 # What becomes ready later than this is found by a worker that looks by itself.
 SOON = timedelta(seconds=1)
+OUTRUN = timedelta(seconds=2)
+"""Longer than a claim takes."""
 REVIVED = "upstream_ended"
 """The reason of an execution that was skipped, and runs because its upstreams have ended otherwise after all."""
 
@@ -208,13 +210,43 @@ def _revise(done: _Round, place: SlotPlace, dependent: Dependent, was: str | Non
     reason = judged.reason or ("paused" if dependent.state == "paused" else REVIVED)
     ready_at = judged.ready_at if reason == REVIVED else None
     if reason != was:
-        pool = _spec(dependent.spec).pool
-        done.revised.append(Revised(place, ready_at, reason, dependent.revision, pool, dependent.is_followed))
+        spec = _spec(dependent.spec)
+        done.revised.append(
+            Revised(
+                place,
+                ready_at,
+                reason,
+                dependent.revision,
+                spec.pool,
+                dependent.is_followed,
+                spec.group_limit,
+            )
+        )
         if ready_at is not None:
-            done.pools.add(pool)
+            done.pools.add(spec.pool)
+
+
+async def _put_off(transaction: Transaction, done: _Round, now: datetime) -> None:
+    """Have what comes after later slots of its job wait until no claim is under way that does not see it."""
+    places = [_place(new) for new in done.run if new.running_limit is not None]
+    places += [each.place for each in done.revised if each.ready_at is not None]
+    late = await transaction.outrun(places) if places else set()
+    if late:
+        soonest = now + OUTRUN
+        done.run = [
+            replace(new, ready_at=max(new.ready_at, soonest)) if _place(new) in late else new
+            for new in done.run
+        ]
+        done.revised = [
+            replace(each, ready_at=max(each.ready_at, soonest))
+            if each.ready_at is not None and each.place in late
+            else each
+            for each in done.revised
+        ]
 
 
 async def _write(transaction: Transaction, done: _Round, now: datetime) -> None:
+    await _put_off(transaction, done, now)
     new = [*done.run, *(each for each, _ in done.skipped)]
     if new:
         await transaction.insert_executions(new)

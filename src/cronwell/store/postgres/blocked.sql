@@ -1,8 +1,9 @@
 -- name: skip_blocked
 -- Skip the executions that came due while `running_limit` earlier ones of their job were unfinished. Run after a claim
 -- that found less than it asked for: what is due and pending then is blocked, so there is little to look through.
--- What catches up, or was moved, waits for its turn and is not skipped, and neither is what waits for nothing but catching
--- up. What was moved and is not ready yet holds up nothing; what was moved and began before its slot does.
+-- What catches up, was moved, or is run again, waits for its turn and is not skipped, and neither is what waits for nothing but
+-- catching up. What was moved, or is run again, and is not ready yet holds up nothing; what was moved and began before its
+-- slot does.
 -- Of a job that lets one wait (queueing 1), others are skipped while one waits; of one that lets all wait (2), none is. Of one
 -- that cancels what runs (3), only the newest waits, and is told.
 -- Pool by pool and tier by tier, and with a case that hides from the planner that only limited ones are wanted: for a
@@ -33,7 +34,8 @@ found as materialized (
         select
             tenant_id, job_id, kind, slot,
             case
-                when running_limit is null or reason in ('catch_up', 'moved') or queueing = 2 then 'waits'
+                when running_limit is null or queueing = 2 then 'waits'
+                when reason in ('catch_up', 'moved', 'redriven', 'rerun', 'upstream_ended') then 'waits'
                 when queueing = 1 and not exists (
                     select from executions as waiting
                     where waiting.job_id = due.job_id
@@ -41,7 +43,7 @@ found as materialized (
                         and waiting.running_limit is not null
                         and waiting.state in ('pending', 'running', 'retrying')
                         and waiting.state::text = 'pending'
-                        and coalesce(waiting.reason not in ('catch_up', 'moved'), true)
+                        and coalesce(waiting.reason not in ('catch_up', 'moved', 'redriven', 'rerun', 'upstream_ended'), true)
                 ) then 'waits'
                 when queueing = 3 then case
                     when exists (
@@ -53,7 +55,7 @@ found as materialized (
                             and newer.state in ('pending', 'running', 'retrying')
                             and newer.state::text = 'pending'
                             and newer.ready_at <= $2
-                            and coalesce(newer.reason not in ('catch_up', 'moved'), true)
+                            and coalesce(newer.reason not in ('catch_up', 'moved', 'redriven', 'rerun', 'upstream_ended'), true)
                     ) then 'skipped'
                     else 'cancels'
                 end
@@ -65,7 +67,11 @@ found as materialized (
                         and earlier.running_limit is not null
                         and earlier.state in ('pending', 'running', 'retrying')
                         and earlier.reason is distinct from 'catch_up'
-                        and (earlier.reason is distinct from 'moved' or earlier.ready_at <= $2)
+                        and (
+                            coalesce(earlier.reason not in ('moved', 'redriven', 'rerun', 'upstream_ended'), true)
+                            or earlier.attempt > 0
+                            or earlier.ready_at <= $2
+                        )
                 ) + (
                     select count(*)
                     from ahead
@@ -121,13 +127,21 @@ with oldest as (
             and attempt > 0
     ) as begun
     where begun.place >= begun.running_limit
+),
+-- In the order of the primary key, like results: no two writers wait for each other.
+keys as (
+    select
+        array_agg(tenant_id order by job_id, slot, kind) as tenants, array_agg(job_id order by job_id, slot, kind) as jobs,
+        array_agg(kind order by job_id, slot, kind) as kinds, array_agg(slot order by job_id, slot, kind) as slots
+    from oldest
 )
 update executions as e
 set state = case when e.state = 'running' then e.state else 'cancelled' end,
     reason = case when e.state = 'running' then e.reason else 'overlap' end,
     finished_at = case when e.state = 'running' then e.finished_at else $3 end,
     cancel_requested_at = $3
-from oldest
+from keys
+cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as oldest (tenant_id, job_id, kind, slot)
 where e.tenant_id = oldest.tenant_id
     and e.job_id = oldest.job_id
     and e.kind = oldest.kind

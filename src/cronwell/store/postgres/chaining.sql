@@ -147,6 +147,9 @@ set state = case when r.ready_at is null then 'skipped' else 'pending' end::exec
     ready_at = coalesce(r.ready_at, e.ready_at),
     revision = r.revision,
     pool = r.pool,
+    gate = r.gate,
+    gate_limit = r.gate_limit,
+    priority = tier_of((e.priority % 3)::smallint, r.gate),
     attempt = 0,
     worker = null,
     claimed_at = null,
@@ -155,15 +158,33 @@ set state = case when r.ready_at is null then 'skipped' else 'pending' end::exec
     cancel_requested_at = null,
     is_last_attempt = false,
     is_followed = r.is_followed
-from unnest(
-    $1::integer[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::integer[], $7::text[], $8::boolean[],
-    $10::execution_kind[]
-) as r (tenant_id, job_id, slot, ready_at, reason, revision, pool, is_followed, kind)
+from (
+    select *, coalesce(named, case when tenant_id = any(array(select limited_tenants())) then '' end) as gate
+    from unnest(
+        $1::integer[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::integer[], $7::text[], $8::boolean[],
+        $10::execution_kind[], $11::text[], $12::smallint[]
+    ) as given (tenant_id, job_id, slot, ready_at, reason, revision, pool, is_followed, kind, named, gate_limit)
+) as r
 where e.tenant_id = r.tenant_id
     and e.job_id = r.job_id
     and e.kind = r.kind
     and e.slot = r.slot
     and e.state::text = 'skipped'
+
+-- name: outrun
+-- Those of some slots of dependents that come after later ones of their job, which have not ended. Looked up one by one, here
+-- too.
+select wanted.tenant_id, wanted.job_id, wanted.slot
+from unnest($1::integer[], $2::uuid[], $3::timestamptz[]) as wanted (tenant_id, job_id, slot)
+cross join lateral (
+    select
+    from executions as newer
+    where newer.job_id = wanted.job_id
+        and newer.slot > wanted.slot
+        and newer.running_limit is not null
+        and newer.state in ('pending', 'running', 'retrying')
+    limit 1
+) as found
 
 -- name: clear_followed
 -- The dependents of executions have been judged.
@@ -229,14 +250,32 @@ for update
 
 -- name: rerun
 -- Run an execution that has ended once more, by what its job is now; not before its slot. The fence goes on growing. The
--- job is locked, as in `revive_execution`.
+-- job is locked, and what began meanwhile is waited for, as in `revive_execution`.
 with job as (
-    select revision, pool from jobs where tenant_id = $1 and id = $2 and state::text <> 'deleted' for share
+    select
+        revision, pool,
+        coalesce(spec -> 'group' ->> 'key', case when $1 = any(array(select limited_tenants())) then '' end) as gate,
+        case when spec -> 'group' ->> 'key' is not null then coalesce(spec -> 'group' ->> 'limit', '1')::smallint end as gate_limit
+    from jobs
+    where tenant_id = $1
+        and id = $2
+        and state::text <> 'deleted'
+    for share
 )
 update executions
 set state = 'pending',
     attempt = 0,
-    ready_at = greatest($5, slot),
+    ready_at = greatest(
+        $5::timestamptz + case when executions.running_limit is not null and exists (
+            select from executions as newer
+            where newer.job_id = $2
+                and newer.slot > $4
+                and newer.running_limit is not null
+                and newer.state in ('pending', 'running', 'retrying')
+                and (newer.attempt > 0 or newer.ready_at <= $5::timestamptz + interval '5 seconds')
+        ) then interval '2 seconds' else interval '0' end,
+        slot
+    ),
     worker = null,
     claimed_at = null,
     started_at = null,
@@ -246,6 +285,9 @@ set state = 'pending',
     reason = 'rerun',
     revision = job.revision,
     pool = job.pool,
+    gate = job.gate,
+    gate_limit = job.gate_limit,
+    priority = tier_of((executions.priority % 3)::smallint, job.gate),
     is_followed = $6
 from job
 where executions.tenant_id = $1

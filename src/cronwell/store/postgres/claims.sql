@@ -19,7 +19,7 @@ stale as materialized (
         and running_limit is not null
         and state in ('pending', 'running', 'retrying')
         and (
-            coalesce(reason not in ('moved', 'catch_up'), true)
+            coalesce(reason not in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended'), true)
             or attempt > 0
             or ready_at <= $3::timestamptz + interval '2 seconds'
         )
@@ -45,12 +45,15 @@ ahead as materialized (
 
 -- part: may_start
 -- One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished. Slots that
--- somebody moved, and those that catch up, are out of this order: such a one waits for whatever of its job has begun or
--- comes before it, holds up no other until it is nearly ready, and from then on all of them. Nearly is 2 s, longer than a
--- claim takes: no claim that did not see it yet is still under way when it is claimed itself.
+-- somebody moved, has run again, or that catch up, are out of this order, and so may dependents be: such a one waits for
+-- whatever of its job has begun or comes before it, holds up no other until it is nearly ready, and from then on all of them.
+-- Nearly is 2 s, longer than a claim takes: no claim that did not see it yet is still under way when it is claimed itself.
+-- A dependent holds up what was triggered after it from the start.
 (
     running_limit is null
-    or running_limit > case when reason in ('moved', 'catch_up') then (
+    or running_limit > case when
+        kind = 'dependency' or reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
+    then (
         select count(*)
         from executions as other
         where other.job_id = candidate.job_id
@@ -59,7 +62,15 @@ ahead as materialized (
             and other.slot <> candidate.slot
             and other.running_limit is not null
             and other.state in ('pending', 'running', 'retrying')
-            and (other.attempt > 0 or (other.slot < candidate.slot and other.ready_at <= $3))
+            and (
+                other.attempt > 0
+                or (other.slot < candidate.slot and other.ready_at <= $3::timestamptz + interval '2 seconds')
+            )
+    ) + (
+        select count(*)
+        from ahead
+        where ahead.job_id = candidate.job_id
+            and ahead.slot > greatest(candidate.slot, candidate.ready_at)
     ) else (
         select count(*)
         from executions as earlier
@@ -69,7 +80,7 @@ ahead as materialized (
             and earlier.running_limit is not null
             and earlier.state in ('pending', 'running', 'retrying')
             and (
-                coalesce(earlier.reason not in ('moved', 'catch_up'), true)
+                coalesce(earlier.reason not in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended'), true)
                 or earlier.attempt > 0
                 or earlier.ready_at <= $3::timestamptz + interval '2 seconds'
             )

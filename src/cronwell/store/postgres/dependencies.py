@@ -203,7 +203,12 @@ class DependencyWrites(DayChanges):
             ),
             now,
             [Kind.DEPENDENCY] * len(revisions),
+            *columns((r.group or (None, None) for r in revisions), 2),
         )
+
+    async def outrun(self, places: Sequence[SlotPlace]) -> set[SlotPlace]:
+        rows = await self._connection.fetch(_CHAINING["outrun"], *columns(places, 3))
+        return {_place(row) for row in rows}
 
     async def clear_followed(self, done: Sequence[tuple[int, ExecutionKey]]) -> None:
         keys = ((tenant_id, key.job_id, key.kind, key.slot) for tenant_id, key in done)

@@ -262,21 +262,39 @@ returning state, worker, greatest(ready_at, claimed_at) as starts_at, pool, fenc
 -- name: revive_execution
 -- Give a dead letter, or what was cancelled, a new set of attempts, by what its job is now; not before its slot. The fence
 -- goes on growing. The job is locked: its deletion finds the execution open again, or is seen here. Those that follow it are
--- judged anew when it has ended.
+-- judged anew when it has ended. Where later ones of a limited job have begun, or may at this moment, it is ready in 2 s: see
+-- `may_start`.
 with job as (
-    select revision, pool from jobs where tenant_id = $1 and id = $2 and state::text <> 'deleted' for share
+    select
+        revision, pool,
+        coalesce(spec -> 'group' ->> 'key', case when $1 = any(array(select limited_tenants())) then '' end) as gate,
+        case when spec -> 'group' ->> 'key' is not null then coalesce(spec -> 'group' ->> 'limit', '1')::smallint end as gate_limit
+    from jobs
+    where tenant_id = $1 and id = $2 and state::text <> 'deleted'
+    for share
 )
 update executions
 set state = 'pending',
     attempt = 0,
-    ready_at = greatest($5, slot),
-    worker = null,
-    claimed_at = null, started_at = null, finished_at = null,
-    cancel_requested_at = null,
-    is_last_attempt = false,
+    ready_at = greatest(
+        $5::timestamptz + case when executions.running_limit is not null and exists (
+            select from executions as newer
+            where newer.job_id = $2
+                and newer.slot > $4
+                and newer.running_limit is not null
+                and newer.state in ('pending', 'running', 'retrying')
+                and (newer.attempt > 0 or newer.ready_at <= $5::timestamptz + interval '5 seconds')
+        ) then interval '2 seconds' else interval '0' end,
+        slot
+    ),
+    worker = null, claimed_at = null, started_at = null, finished_at = null,
+    cancel_requested_at = null, is_last_attempt = false,
     reason = 'redriven',
     revision = job.revision,
     pool = job.pool,
+    gate = job.gate,
+    gate_limit = job.gate_limit,
+    priority = tier_of((executions.priority % 3)::smallint, job.gate),
     is_followed = exists (select from dependencies as f where f.tenant_id = $1 and f.upstream_id = $2)
 from job
 where executions.tenant_id = $1
@@ -287,13 +305,17 @@ where executions.tenant_id = $1
 returning executions.pool
 
 -- name: redrive
--- Give the oldest dead letters that match a new set of attempts, $7 of them a second, by what their jobs are now. The job's
+-- Give the oldest dead letters that match a new set of attempts, $7 of them a second, by what their jobs are now; of limited
+-- jobs not sooner than in `revive_execution`. The job's
 -- state is compared as text: behind row-level security the planner knows nothing of an enum's values, and would begin with
 -- all jobs that are not deleted, by the index of their names.
 with dead as (
-    select tenant_id, job_id, kind, slot, revision, pool, row_number() over (order by slot, job_id) as place
+    select
+        tenant_id, job_id, kind, slot, revision, pool, row_number() over (order by slot, job_id) as place,
+        coalesce(named ->> 'key', case when $1 = any(array(select limited_tenants())) then '' end) as gate,
+        case when named ->> 'key' is not null then coalesce(named ->> 'limit', '1')::smallint end as gate_limit
     from (
-        select e.tenant_id, e.job_id, e.kind, e.slot, j.revision, j.pool
+        select e.tenant_id, e.job_id, e.kind, e.slot, j.revision, j.pool, j.spec -> 'group' as named
         from executions as e
         join jobs as j
             on j.tenant_id = e.tenant_id
@@ -321,26 +343,36 @@ with dead as (
 keys as (
     select
         array_agg(job_id) as jobs, array_agg(kind) as kinds, array_agg(slot) as slots, array_agg(place) as places,
-        array_agg(revision) as revisions, array_agg(pool) as pools
+        array_agg(revision) as revisions, array_agg(pool) as pools, array_agg(gate) as gates, array_agg(gate_limit) as gate_limits
     from dead
 )
 update executions as e
 set state = 'pending',
     attempt = 0,
-    ready_at = $8::timestamptz + (d.place - 1) * interval '1 second' / $7::double precision,
-    worker = null,
-    claimed_at = null,
-    started_at = null,
-    finished_at = null,
-    cancel_requested_at = null,
-    is_last_attempt = false,
+    ready_at = greatest(
+        $8::timestamptz + (d.place - 1) * interval '1 second' / $7::double precision,
+        case when e.running_limit is not null and exists (
+            select from executions as newer
+            where newer.job_id = d.job_id
+                and newer.slot > d.slot
+                and newer.running_limit is not null
+                and newer.state in ('pending', 'running', 'retrying')
+                and (newer.attempt > 0 or newer.ready_at <= $8::timestamptz + interval '5 seconds')
+        ) then $8::timestamptz + interval '2 seconds' end
+    ),
+    worker = null, claimed_at = null, started_at = null, finished_at = null,
+    cancel_requested_at = null, is_last_attempt = false,
     reason = 'redriven',
     revision = d.revision,
     pool = d.pool,
+    gate = d.gate,
+    gate_limit = d.gate_limit,
+    priority = tier_of((e.priority % 3)::smallint, d.gate),
     is_followed = exists (select from dependencies as f where f.tenant_id = e.tenant_id and f.upstream_id = e.job_id)
 from keys
-cross join lateral unnest(keys.jobs, keys.kinds, keys.slots, keys.places, keys.revisions, keys.pools)
-    as d (job_id, kind, slot, place, revision, pool)
+cross join lateral unnest(
+    keys.jobs, keys.kinds, keys.slots, keys.places, keys.revisions, keys.pools, keys.gates, keys.gate_limits
+) as d (job_id, kind, slot, place, revision, pool, gate, gate_limit)
 where e.tenant_id = $1
     and e.job_id = d.job_id
     and e.kind = d.kind

@@ -14,14 +14,10 @@ from cronwell.runtime.postgres import Connection, Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Claimed, Halt, Line
 from cronwell.store.postgres.rows import claimed_of, columns
+from cronwell.store.work_port import FIRST_GATE, LINES, Gate
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 _CLAIMS = load_statements(Path(__file__).with_name("claims.sql"))
-
-LINES = 1000
-"""Lines of a pool and tier that are looked at in one claim."""
-
-Gate = tuple[int, str]
 
 
 class GateRows:
@@ -29,8 +25,10 @@ class GateRows:
 
     _database: Database
 
-    async def waiting_lines(self, pools: Sequence[str], ready_by: datetime) -> list[Line]:
-        rows = await self._database.fetch(_SQL["waiting_gates"], list(pools), ready_by, LINES)
+    async def waiting_lines(
+        self, pools: Sequence[str], ready_by: datetime, after: Gate = FIRST_GATE
+    ) -> list[Line]:
+        rows = await self._database.fetch(_SQL["waiting_gates"], list(pools), ready_by, LINES, *after)
         return [Line(*row) for row in rows]
 
     async def claim_gated(

@@ -12,7 +12,8 @@ exists (
 
 -- name: waiting_gates
 -- The gates before which executions of some pools wait that are ready by $2, with the pool and tier, the limit of the first in
--- line, and the tenant's weight and quotas. Each is found by a step to the next one in the index, however many wait at it.
+-- line, and the tenant's weight and quotas. Each is found by a step to the next one in the index, however many wait at it. At most
+-- $3 of each pool and tier, behind the gate $5 of the tenant $4: the next look begins where this one ended.
 select
     served.pool, tier.priority, waiting.tenant_id, waiting.gate, waiting.gate_limit, waiting.ready_at, t.weight, t.max_running,
     t.max_per_minute
@@ -26,6 +27,7 @@ cross join lateral (
             where pool = served.pool
                 and priority = tier.priority
                 and gate is not null
+                and (tenant_id, gate) > ($4::integer, $5::text)
                 and state < 'succeeded'
                 and state <> 'running'
             order by tenant_id, gate, ready_at
@@ -63,9 +65,11 @@ from unnest($1::integer[], $2::text[]) as wanted (tenant_id, gate)
 on conflict do nothing
 
 -- name: lock_gates
--- Lock gates, and tell how many executions each has let through in the minute $3. One that another worker has locked is
--- passed over. A statement of its own: what is counted next has to see all that was let through before the lock.
-select g.tenant_id, g.gate, case when g.minute = $3 then g.used else 0 end as used
+-- Lock gates, and tell how many executions each has let through in the minute $3, or in the next one, where another worker is
+-- in that already: the minute of a gate does not go back. One that another worker has locked is passed over. A statement of its own: what is counted next has to see all that was let through before the lock.
+select
+    g.tenant_id, g.gate,
+    case when g.minute between $3::timestamptz and $3::timestamptz + interval '1 minute' then g.used else 0 end as used
 from unnest($1::integer[], $2::text[]) as wanted (tenant_id, gate)
 join gates as g
     on g.tenant_id = wanted.tenant_id
@@ -108,8 +112,9 @@ set fence = excluded.fence
 -- name: count_minute
 -- Note how many executions tenants were let begin in the minute $3.
 update gates
-set minute = $3,
-    used = case when minute = $3 then used else 0 end + began.executions
+set minute = case when minute = $3::timestamptz + interval '1 minute' then minute else $3 end,
+    used = case when minute between $3::timestamptz and $3::timestamptz + interval '1 minute' then used else 0 end
+        + began.executions
 from unnest($1::integer[], $2::integer[]) as began (tenant_id, executions)
 where gates.tenant_id = began.tenant_id
     and gates.gate = ''
@@ -119,11 +124,13 @@ where gates.tenant_id = began.tenant_id
 select array(select limited_tenants())
 
 -- name: gate_waiting
--- Have what waits of tenants that have got a quota wait at their gate. Read through all that waits, so not often.
+-- Have what waits of tenants that have got a quota wait at their gate; messages of alerts do not. Read through all that waits,
+-- so not often.
 update executions
 set gate = '', priority = tier_of(priority, '')
 where gate is null
     and tenant_id = any($1::integer[])
+    and reason is distinct from 'alert'
     and state in ('pending', 'retrying')
 
 -- name: why_waiting

@@ -25,7 +25,8 @@ where e.tenant_id = r.tenant_id
 returning r.place
 
 -- name: release_held
--- Let up to $4 of those that wait for a target be ready now. They waited from when they were due on, so none is early.
+-- Let up to $4 of those that wait for a target be ready now; those that are out of the order of their limited job in 2 s: see
+-- `may_start`. They waited from when they were due on, so none is early.
 -- The tenant and the state are hidden from the planner, here and below: it knows of no other way to find what is held.
 with waiting as (
     select tenant_id, job_id, kind, slot
@@ -44,7 +45,20 @@ keys as (
     from waiting
 )
 update executions as e
-set ready_at = $3, held_until = $3
+set (ready_at, held_until) = (
+    select soonest, soonest
+    from (
+        select least(
+            e.ready_at,
+            $3::timestamptz + case
+                when e.running_limit is null then interval '0'
+                when e.kind = 'dependency' or e.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
+                then interval '2 seconds'
+                else interval '0'
+            end
+        ) as soonest
+    ) as released
+)
 from keys
 cross join lateral unnest(keys.tenants, keys.jobs, keys.kinds, keys.slots) as w (tenant_id, job_id, kind, slot)
 where e.tenant_id = w.tenant_id

@@ -247,12 +247,20 @@ where tenant_id = $1
 returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
 -- name: rebase_open
--- What is not finished goes on under the job's new revision, pool and priority. A backfill keeps its own priority, and its
--- revision where that is the one of the time of the slot.
+-- What is not finished goes on under the job's new revision, pool, priority and group. A backfill keeps its own priority, and its
+-- revision where that is the one of the time of the slot. What runs waits for the new group when it is tried again.
 update executions
 set revision = case when kind = 'backfill' and reason = 'backfill_then' then revision else $3 end,
     pool = case when state = 'running' then pool else $4 end,
-    priority = case when state = 'running' or kind = 'backfill' then priority else $5 end
+    priority = tier_of(
+        (case when state = 'running' or kind = 'backfill' then priority % 3 else $5::smallint end)::smallint,
+        case when reason is distinct from 'alert' then own.gate end
+    ),
+    gate = case when reason is distinct from 'alert' then own.gate end,
+    gate_limit = $7
+from (
+    select coalesce($6::text, case when $1 = any(array(select limited_tenants())) then '' end) as gate
+) as own
 where tenant_id = $1
     and job_id = $2
     and (

@@ -175,9 +175,17 @@ class PostgresTransaction(
         rows = await self._connection.fetch(_JOBS["withhold_due"], tenant_id, job_id, now, reason)
         return [touched_of(row) for row in rows]
 
-    async def rebase_open(self, job: NewJob, revision: int, priority: int) -> list[Touched]:
+    async def rebase_open(
+        self, job: NewJob, revision: int, priority: int, group: tuple[str, int] | None = None
+    ) -> list[Touched]:
         rows = await self._connection.fetch(
-            _JOBS["rebase_open"], job.tenant_id, job.id, revision, job.pool, priority
+            _JOBS["rebase_open"],
+            job.tenant_id,
+            job.id,
+            revision,
+            job.pool,
+            priority,
+            *(group or (None, None)),
         )
         return [touched_of(row) for row in rows]
 
