@@ -139,6 +139,7 @@ def bootstrap(settings: Settings, tenant: str, name: str, scopes: Sequence[str])
 
 def _asked(role: str, settings: Settings, ask: Callable[[Store, Database], Awaitable[str]]) -> str:
     """What a command asks of the store itself, of which the API tells nobody."""
+    logs.configure(settings.log, role=role)
 
     async def go(url: str) -> str:
         async with _database(settings, url, role, is_hot=False, patience=COMMAND_PATIENCE) as database:

@@ -39,6 +39,13 @@ def test_a_key_is_shown_with_every_request(run: Run, api: ScriptedApi) -> None:
     assert "Authorization" not in api.last.headers
 
 
+def test_a_key_that_cannot_be_one_is_refused_and_not_shown(run: Run) -> None:
+    result = run("key", "list", CRONWELL_API_KEY="2026-11-16 key created\ncw_mine_and_secret")
+    assert result.exit_code == 2
+    assert "CRONWELL_API_KEY is no key" in result.stderr
+    assert "secret" not in result.stderr + result.stdout
+
+
 def test_a_new_key_stands_alone_on_stdout(run: Run, api: ScriptedApi) -> None:
     api.on("POST", "/v1/keys", NEW)
     result = run(
@@ -73,11 +80,14 @@ def test_tenants_are_made_listed_and_changed(run: Run, api: ScriptedApi) -> None
     result = run("tenant", "create", "billing", "--weight", "2")
     assert (api.last.json, result.stdout) == (
         {"name": "billing", "weight": 2.0},
-        "tenant billing has the weight 2\n",
+        "tenant billing has the weight 2, jobs: 10, requests per second: 2.5\n",
     )
     api.on("PATCH", "/v1/tenants/billing", {**TENANT, "weight": 3.5})
     result = run("tenant", "change", "billing", "--weight", "3.5")
-    assert (api.last.json, result.stdout) == ({"weight": 3.5}, "tenant billing has the weight 3.5\n")
+    assert (api.last.json, result.stdout) == (
+        {"weight": 3.5},
+        "tenant billing has the weight 3.5, jobs: 10, requests per second: 2.5\n",
+    )
     api.on("GET", "/v1/tenants", {"items": [TENANT], "next_cursor": None})
     assert "billing" in run("tenant", "list").stdout
     run("tenant", "create", "billing", "--jobs", "10", "--requests", "2.5")

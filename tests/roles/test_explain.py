@@ -169,3 +169,16 @@ async def test_after_its_last_slot_a_job_is_told_to_have_ended(
     clock.advance(HOUR)
     found = await _explain(still_house, job, NOON + 30 * MINUTE)
     assert (found.verdict, found.reason) == ("not_a_slot", "ended")
+
+
+async def test_the_instant_of_a_trigger_is_told_like_a_slot(house: House) -> None:
+    house.registry.add(lambda: "done", "work")
+    await house.create("hand")
+    key = await house.trigger("hand")
+    waiting = await house.explain.explain(TENANT, "name:hand", key.slot.isoformat())
+    assert (waiting.verdict, waiting.execution and waiting.execution.id) == ("staged", str(key))
+    async with house.working():
+        await house.until_state(key, State.SUCCEEDED)
+    told = await house.explain.explain(TENANT, "name:hand", key.slot.isoformat())
+    assert told.verdict == "executed"
+    assert "succeeded at the first attempt" in told.sentence

@@ -94,7 +94,7 @@ async def test_what_a_lost_worker_held_of_a_group_is_free_again(house: House) ->
     found = await house.explain.explain(TENANT, "name:job", second.slot.isoformat())
     detail = await house.executions.get(TENANT, str(second))
     assert detail.waits_for is not None
-    assert "1 of db are running" in detail.waits_for
+    assert "its group db: 1 are running, and its limit is 1" in detail.waits_for
     assert found.others[0].id == str(second)
     async with house.working():
         await until_async(lambda: house.rescue().run_once())

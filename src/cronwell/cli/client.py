@@ -56,6 +56,12 @@ class Client:
         self._server_at: datetime | None = None
         self._sent_always = {"User-Agent": f"cronwell/{__version__}"}
         if key:
+            if not key.isascii() or not key.isprintable() or " " in key:
+                raise Failure(
+                    "CRONWELL_API_KEY is no key: it has spaces, line breaks or other characters that none has; "
+                    "it is one line, as `cronwell bootstrap` or `cronwell key create` printed it",
+                    ExitCode.USAGE,
+                )
             self._sent_always["Authorization"] = f"Bearer {key}"
 
     def close(self) -> None:

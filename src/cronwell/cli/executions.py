@@ -125,7 +125,7 @@ def _write(screen: Screen, found: dict[str, Any]) -> None:
             ("job", f"{found.get('job')} ({found['job_id']}), revision {found.get('revision')}"),
             ("state", found["state"]),
             ("reason", found.get("reason")),
-            ("waits", found.get("waits_for")),
+            ("waits", found.get("waits_for") or (found.get("held_by") and f"for {found['held_by']}")),
             ("kind", found["kind"]),
             ("slot", screen.moment(found["slot"])),
             ("ready", screen.moment(found["ready_at"])),

@@ -114,7 +114,9 @@ def _told(screen: Screen, tenant: dict[str, Any]) -> None:
     if screen.as_json:
         screen.json(tenant)
     else:
-        screen.line(f"tenant {tenant['name']} has the weight {tenant['weight']:g}")
+        quotas = {name: quota for name, quota in tenant["quotas"].items() if quota is not None}
+        told = "".join(f", {name.replace('_', ' ')}: {quota:g}" for name, quota in quotas.items())
+        screen.line(f"tenant {tenant['name']} has the weight {tenant['weight']:g}{told}")
 
 
 def _row(screen: Screen, tenant: dict[str, Any]) -> Sequence[object]:

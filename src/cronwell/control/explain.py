@@ -122,11 +122,23 @@ class Explain:
             "others": [execution_view(each) for each in others],
             **_neighbours(shown, at),
         }
+        if (
+            execution is None
+            and len(others) == 1
+            and (schedule is None or schedule.next_after(at - _TICK) != at)
+        ):
+            # Who names the instant of a trigger or a backfill means that.
+            execution = others[0]
         if execution is not None:
             told = _of_execution(execution, now) | await why_held(self._store, execution)
             told = _with_override(told, override)
+            if execution.state is State.SKIPPED and (
+                refused := [each for each in upstreams if not each.is_satisfied]
+            ):
+                named = ", ".join(f"{each.job} {each.state}" for each in refused)
+                told["sentence"] = f"{told['sentence'].removesuffix('.')} ({named})."
             if (wait := await why_not_started(self._store, execution, now)) is not None:
-                told["sentence"] += f" {wait}"
+                told["sentence"] = told["sentence"].replace(" for a worker", "") + f" {wait}"
             return Explanation(**facts | told)
         if rule is not None and job.deleted_at is None:
             return Explanation(**facts | told_waiting(upstreams, at))

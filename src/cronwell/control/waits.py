@@ -27,8 +27,8 @@ async def why_not_started(store: Store, execution: Execution, now: datetime) -> 
 def _at_gate(halt: Halt, now: datetime) -> str | None:
     if halt.group and halt.group_limit is not None and halt.group_running >= halt.group_limit:
         return (
-            f"It waits for its group: {halt.group_running} of {halt.group} are running, and it may start "
-            f"beside {halt.group_limit - 1} at the most."
+            f"It waits for its group {halt.group}: {halt.group_running} are running, and its limit is "
+            f"{halt.group_limit}."
         )
     if halt.max_running is not None and halt.running >= halt.max_running:
         return (
