@@ -205,6 +205,15 @@ async def test_of_one_that_may_wait_others_are_skipped(desk: Desk) -> None:
     assert [claim.key for claim in await desk.claim()] == [keys[1]]
 
 
+async def test_one_may_wait_behind_another_that_has_not_begun_either(desk: Desk) -> None:
+    job = await desk.job()
+    keys = await desk.staged(
+        job, *(NOON - n * MINUTE for n in (3, 2, 1)), running_limit=1, queueing="queue_one", group=("db", 1)
+    )
+    assert await desk.store.settle_blocked(["default"], NOON) == (1, set())
+    assert await desk.states(keys) == [State.PENDING, State.PENDING, State.SKIPPED]
+
+
 async def test_all_wait_in_order_where_the_job_says_so(desk: Desk) -> None:
     job = await desk.job()
     keys = await desk.staged(

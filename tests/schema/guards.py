@@ -194,7 +194,7 @@ HOT = [
             "due": (CLAIMABLE,),
             "moved": (KEY,),
             "e": (KEY,),
-            **dict.fromkeys(("earlier", "waiting", "newer"), (EARLIER,)),
+            **dict.fromkeys(("earlier", "newer"), (EARLIER,)),
         },
     ),
     Guard("cancel_overlapped", [_KEYS[1], _SLOTS, NOON], {"executions": (EARLIER,), "e": (KEY,)}),

@@ -283,7 +283,7 @@ class JobSpec(Part):
     """The set of workers that runs it."""
     overlap: Overlap = "skip"
     """What becomes of a slot that comes due while `max_running` executions of the job are unfinished: it is skipped; or
-    waits (`queue_all`); or waits unless another one waits already (`queue_one`); or the oldest is cancelled to make room
+    waits (`queue_all`); or waits unless another one does already (`queue_one`); or the oldest is cancelled to make room
     for it (`cancel_running`). `allow` runs them beside each other."""
     max_running: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
     """How many executions of the job may be unfinished at once (default 1); not with `overlap: allow`."""

@@ -4,7 +4,7 @@
 -- What catches up, was moved, or is run again, waits for its turn and is not skipped, and neither is what waits for nothing but
 -- catching up. What was moved, or is run again, and is not ready yet holds up nothing; what was moved and began before its
 -- slot does.
--- Of a job that lets one wait (queueing 1), others are skipped while one waits; of one that lets all wait (2), none is. Of one
+-- Of a job that lets one wait (queueing 1), one more may be unfinished; of one that lets all wait (2), none is skipped. Of one
 -- that cancels what runs (3), only the newest waits, and is told.
 -- Pool by pool and tier by tier, and with a case that hides from the planner that only limited ones are wanted: for a
 -- day that is still empty PostgreSQL 15 and 16 would otherwise choose to go through all that is staged ahead as well.
@@ -36,15 +36,6 @@ found as materialized (
             case
                 when running_limit is null or queueing = 2 then 'waits'
                 when reason in ('catch_up', 'moved', 'redriven', 'rerun', 'upstream_ended') then 'waits'
-                when queueing = 1 and not exists (
-                    select from executions as waiting
-                    where waiting.job_id = due.job_id
-                        and waiting.slot < due.slot
-                        and waiting.running_limit is not null
-                        and waiting.state in ('pending', 'running', 'retrying')
-                        and waiting.state::text = 'pending'
-                        and coalesce(waiting.reason not in ('catch_up', 'moved', 'redriven', 'rerun', 'upstream_ended'), true)
-                ) then 'waits'
                 when queueing = 3 then case
                     when exists (
                         select from executions as newer
@@ -59,7 +50,7 @@ found as materialized (
                     ) then 'skipped'
                     else 'cancels'
                 end
-                when running_limit <= (
+                when running_limit + case queueing when 1 then 1 else 0 end <= (
                     select count(*)
                     from executions as earlier
                     where earlier.job_id = due.job_id
