@@ -79,9 +79,11 @@ from cronwell.store.schedule_records import (
     WaitingOverride,
 )
 from cronwell.store.secrets_port import KeptSecret, Rewrapped, SealedSecret, SecretChanges, SecretStore
-from cronwell.store.work_port import Halt, Line, WorkStore
+from cronwell.store.work_port import FIRST_GATE, LINES, Gate, Halt, Line, WorkStore
 
 __all__ = [
+    "FIRST_GATE",
+    "LINES",
     "Abandoned",
     "Accountable",
     "Answer",
@@ -107,6 +109,7 @@ __all__ = [
     "Execution",
     "ExecutionFilter",
     "Finding",
+    "Gate",
     "Halt",
     "HeldBack",
     "Herd",

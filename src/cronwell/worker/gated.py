@@ -10,8 +10,7 @@ from uuid import UUID
 
 from cronwell.model.ageing import Ageing
 from cronwell.model.fairness import FairShares
-from cronwell.store.port import Claimed, Line, Store
-from cronwell.store.work_port import FIRST_GATE, LINES, Gate
+from cronwell.store.port import FIRST_GATE, LINES, Claimed, Gate, Line, Store
 
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""
