@@ -106,6 +106,9 @@ EVENTS: dict[str, Event] = {
         {"level": "error", "rule": "nightly", "error": "ValueError: no"},
         {'cronwell_service_failures_total{service="alerting"}': 1},
     ),
+    "chore_done": Event(
+        lambda: telemetry.chore_done("scan"), moves={'cronwell_chores_done_total{chore="scan"}': 1}
+    ),
     "paged": Event(
         lambda: telemetry.paged("page", kind="workers", words="none"),
         {"level": "critical", "event": "paging", "kind": "workers", "summary": "none"},

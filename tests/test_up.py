@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from cronwell import config, errors, up
 from cronwell.config import Settings
+from cronwell.runtime.supervisor import Child
 from cronwell.targets.egress import Egress
 from cronwell.up import role_settings
 
@@ -73,3 +76,16 @@ def test_metrics_are_kept_in_memory_or_else_beside_the_data(
     (found / "left over").touch()
     assert up.metrics_place(settings) == found
     assert list(found.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "is_open", "called"),
+    [("127.0.0.1", False, "http://127.0.0.1:8420/healthz"), ("0.0.0.0", True, "https://example.com/")],
+)
+def test_the_first_job_that_is_proposed_calls_what_it_may_call(host: str, is_open: bool, called: str) -> None:
+    children = cast(
+        "list[Child]", [SimpleNamespace(name=name, pid=1) for name in ("api", "scheduler", "worker")]
+    )
+    said = "\n".join(up._banner(Settings(host=host), "127.0.0.1", children, None))
+    assert ("every address" in said) is is_open
+    assert f'"url": "{called}"' in said

@@ -131,6 +131,7 @@ DEPENDENTS_STUCK = Gauge(
     "How many of them have waited for longer than scheduler.stuck_after",
     multiprocess_mode="mostrecent",
 )
+CHORES = Counter("cronwell_chores_done", "Rounds of a scheduler's chores that were done", ["chore"])
 FAILURES = Counter("cronwell_service_failures", "Rounds of a service that failed", ["service"])
 REQUESTS = Histogram(
     "cronwell_http_request_seconds",

@@ -15,6 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -35,9 +36,11 @@ LOOPBACK = ("127.0.0.0/8", "::1/128")
 PORT_WITHIN = timedelta(seconds=10)
 
 Say = Callable[[str], None]
+# At once: where nobody sits at a terminal, somebody may wait for the word that all is ready.
+SAY: Say = partial(print, flush=True)
 
 
-def run_up(settings: Settings, say: Say = print) -> int:
+def run_up(settings: Settings, say: Say = SAY) -> int:
     """Run everything until a signal and return the exit code. `say` tells people what is going on."""
     embedded = None
     if not settings.database.url:
@@ -221,8 +224,12 @@ def _banner(
     else:
         lines.append("  Requests need a key; the command line takes it from CRONWELL_API_KEY.")
         key = '-H "Authorization: Bearer $CRONWELL_API_KEY" '
-    # By GET, because there is nothing on a fresh installation that takes a POST and does no harm.
-    target = f'{{"http": {{"url": "{address}/healthz", "method": "GET"}}}}'
+    if is_every_address(settings.host):
+        lines.append(f"  Others reach the API at every address of this machine, port {settings.port}.")
+    # By GET, because there is nothing on a fresh installation that takes a POST and does no harm. Itself it may call only
+    # where nobody else reaches it.
+    called = f"{address}/healthz" if addresses.is_loopback(settings.host) else "https://example.com/"
+    target = f'{{"http": {{"url": "{called}", "method": "GET"}}}}'
     lines += [
         "",
         "Make a first job:",

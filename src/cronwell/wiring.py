@@ -126,8 +126,6 @@ def bootstrap(settings: Settings, tenant: str, name: str, scopes: Sequence[str])
     """Make a key, which whoever reaches the database may do."""
 
     async def make(store: Store, database: Database) -> str:
-        if missing := await migrations.pending(database):
-            raise errors.ConfigError(_lacks(missing[0]))
         clock = await DatabaseClock.measured(database)
         found = await Tenants(store, clock).find(tenant)
         act_as(Actor("bootstrap", "", ""))
@@ -141,8 +139,15 @@ def _asked(role: str, settings: Settings, ask: Callable[[Store, Database], Await
     """What a command asks of the store itself, of which the API tells nobody."""
     logs.configure(settings.log, role=role)
 
+    if not settings.database.url and not EmbeddedPostgres(settings.data_dir).is_made:
+        raise errors.ConfigError(
+            f"there is no database in {settings.data_dir}; set CRONWELL_DATABASE_URL, or CRONWELL_DATA_DIR as `up` has it"
+        )
+
     async def go(url: str) -> str:
         async with _database(settings, url, role, is_hot=False, patience=COMMAND_PATIENCE) as database:
+            if missing := await migrations.pending(database):
+                raise errors.ConfigError(_lacks(missing[0]))
             return await ask(PostgresStore(database), database)
 
     with _reachable_database(settings) as url:
@@ -170,8 +175,11 @@ def _reachable_database(settings: Settings) -> Iterator[str]:
     if settings.database.url or embedded.is_running:
         yield database_url(settings)
         return
-    yield embedded.start()
-    embedded.stop()
+    url = embedded.start()
+    try:
+        yield url
+    finally:
+        embedded.stop()
 
 
 def _main(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -15,10 +15,13 @@ import pytest
 
 from cronwell.api import batch
 from cronwell.api.batch import CHUNK_LINES, Lines, Spill
+from cronwell.control.adding import Created, Judged
+from cronwell.control.jobs import Jobs
 from cronwell.errors import TooLarge
 from cronwell.runtime.clock import ManualClock
 from cronwell.runtime.postgres import Database
 from tests.api.rig import HOURLY, Caller, Rig, limited, serving
+from tests.support.waiting import until_async
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -263,3 +266,63 @@ async def test_a_batch_of_nothing_but_errors_is_given_up(
     assert 2000 < len(results) < 4002
     assert "was not read" in results[-1]["problem"]["detail"]
     assert results[-1]["problem"]["status"] == 413
+    assert [each["index"] for each in results] == list(range(len(results))), "the last says where to go on"
+
+
+async def test_a_chunk_is_judged_while_the_one_before_is_inserted(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "CHUNK_LINES", 1)
+    judge, add = Jobs.judge_many, Jobs.add_many
+    is_second_judged = asyncio.Event()
+    judged = 0
+
+    async def watched_judge(jobs: Jobs, *asked: Any) -> Judged:
+        nonlocal judged
+        found = await judge(jobs, *asked)
+        judged += 1
+        if judged == 2:
+            is_second_judged.set()
+        return found
+
+    async def waiting_add(jobs: Jobs, *asked: Any) -> list[Created]:
+        async with asyncio.timeout(10):
+            await is_second_judged.wait()
+        return await add(jobs, *asked)
+
+    monkeypatch.setattr(Jobs, "judge_many", watched_judge)
+    monkeypatch.setattr(Jobs, "add_many", waiting_add)
+    results = await send(api, line(0) + line(1) + line(2))
+    assert [(each["index"], each["status"]) for each in results] == [
+        (0, "created"),
+        (1, "created"),
+        (2, "created"),
+    ]
+
+
+async def test_what_a_chunk_above_has_made_is_there_for_those_below(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "CHUNK_LINES", 1)
+    follower = {"name": "after-0", "after": ["job-0"], "target": HOURLY["target"]}
+    results = await send(api, line(0) + orjson.dumps(follower) + b"\n" + line(0, payload="another") + line(1))
+    assert [each["status"] for each in results] == ["created", "created", "error", "created"]
+    assert results[2]["problem"]["status"] == 409
+    assert (await api.get("/v1/jobs/name:job-0")).json["payload"] != "another"
+
+
+async def test_a_calendar_that_is_deleted_while_jobs_wait_to_be_inserted_is_told_for_each(
+    rig: Rig, api_database: Database
+) -> None:
+    made = await rig.caller.call("PUT", "/v1/calendars/closed", {"dates": ["2027-01-01"]})
+    assert made.status == 201
+    schedule = {"cron": "0 3 * * *", "exclude": ["closed"]}
+    async with api_database.transaction() as connection:
+        await connection.execute("lock table jobs in exclusive mode")
+        sent = asyncio.create_task(send(rig.caller, line(1, schedule=schedule) + line(2, schedule=schedule)))
+        waiting = "select exists (select from pg_locks where not granted and relation = 'jobs'::regclass)"
+        await until_async(lambda: api_database.fetchval(waiting))
+        await connection.execute("delete from calendars where name = 'closed'")
+    results = await sent
+    assert [each["status"] for each in results] == ["error", "error"]
+    assert all("closed" in each["problem"]["detail"] for each in results)

@@ -297,7 +297,7 @@ async def test_no_key_is_needed_where_others_are_and_the_tenants_rate_holds(
         assert (await guarded.caller.get("/v1/jobs")).status == 401
         mine = dataclasses.replace(waiting, rig=guarded)
         assert (await mine.call("heartbeat", headers={"Authorization": "Bearer nonsense"})).status == 200
-        await api_database.execute("update tenants set max_requests = 2 where id = 1")
+        await api_database.execute("update tenants set max_requests = 0.1 where id = 1")
         try:
             statuses = [(await mine.call("heartbeat")).status for _ in range(8)]
         finally:

@@ -153,3 +153,14 @@ async def test_quotas_of_a_new_tenant_and_those_that_make_no_sense(team: Caller,
     ):
         assert (await api.call("PATCH", "/v1/tenants/limited", {"quotas": wrong})).status == 422
     assert (await api.call("PATCH", "/v1/tenants/nobody", {"weight": 2})).status == 404
+
+
+async def test_a_wrong_name_of_a_tenant_is_told_in_words_in_the_body_and_in_the_path(api: Caller) -> None:
+    words = "small letters (a-z), digits and _ -, beginning with a letter or digit, at most 63 characters"
+    asked = await api.post("/v1/tenants", {"name": "Billing"})
+    changed = await api.call("PATCH", "/v1/tenants/Billing", {"weight": 2})
+    for refused in (asked, changed):
+        assert refused.status == 422
+        [wrong] = refused.json["errors"]
+        assert (wrong["field"], wrong["message"]) == ("name", f"must be {words}")
+        assert "^" not in refused.json["detail"]

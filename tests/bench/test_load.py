@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from cronwell.bench.load import Entry, Load, Mould, copy_jobs, register
-from cronwell.bench.sleepers import Sleepers, Woken, name_of, tags_of, team_of
+from cronwell.bench.sleepers import Sleepers, Woken, name_of, sample_of, tags_of, team_of
 from cronwell.config import Settings
 from cronwell.control.definitions import judge
 from cronwell.runtime.postgres import Database
@@ -103,6 +103,14 @@ async def test_woken_jobs_are_due_in_their_second_and_fire_daily(house: House) -
     assert {row["schedule"] for row in rows} == {"59 5 12 * * *", "0 6 12 * * *"}
     assert all(row["schedule"] in row["plan"] and row["revision"] == 2 for row in rows)
     assert dataclasses.replace(woken, rate=5).count == 10
+
+
+async def test_a_sample_is_of_the_jobs_with_the_numbers_asked_for(house: House) -> None:
+    await Sleepers(NOON).grow(house.database, 10, lambda done, total: None)
+    found = await sample_of(house.database, range(3, 7), 10)
+    names = await house.database.fetch("select name from jobs where id = any($1)", found)
+    assert sorted(row["name"] for row in names) == [name_of(number) for number in range(3, 7)]
+    assert len(await sample_of(house.database, range(10), 2)) == 2
 
 
 async def test_loads_of_two_tenants_are_theirs_and_are_called_as_they_say(house: House) -> None:

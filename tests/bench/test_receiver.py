@@ -49,6 +49,7 @@ async def test_a_receiver_answers_and_tells_what_arrived_and_when() -> None:
     assert (figures["deliveries"], figures["executions"], figures["duplicates"]) == (3, 2, 1)
     assert before <= figures["first_at"] <= figures["last_at"] <= time.time()
     assert figures["latest"].endswith("\r\n\r\n" + '{"a":1}')
+    assert figures["connections"] == 3
 
 
 async def test_a_slow_receiver_answers_after_its_delay() -> None:
@@ -56,6 +57,18 @@ async def test_a_slow_receiver_answers_after_its_delay() -> None:
         began = time.monotonic()
         assert await asyncio.to_thread(_post, receiver, "a") == 204
         assert time.monotonic() - began >= 0.2
+
+
+async def test_who_went_away_before_the_answer_holds_up_nobody() -> None:
+    raw = b"POST / HTTP/1.1\r\nWebhook-ID: gone\r\nCronwell-Slot: %s\r\nContent-Length: 0\r\n\r\n" % SLOT
+    async with receiving(0.2) as receiver:
+        _, writer = await asyncio.open_connection("127.0.0.1", receiver.port)
+        writer.write(raw)
+        await writer.drain()
+        writer.transport.abort()
+        assert await asyncio.gather(
+            *(asyncio.to_thread(_post, receiver, execution) for execution in ("a", "b", "c"))
+        ) == [204, 204, 204]
 
 
 async def test_a_request_in_pieces_is_one_delivery() -> None:

@@ -101,7 +101,9 @@ def test_the_table_tells_each_target_with_what_was_measured_and_the_cost() -> No
     assert "share ≥ 0.65 0.70 met" in lines
     assert "a second, share of limit 9,000, 0.45" in lines
     assert "late by (p50, max) 1.0, 2,500.0 ms" in lines
-    assert "CPU s per 1,000 0.150 (postgresql 0.100, worker 0.050)" in lines
+    assert "CPU s per 1,000 0.150" in lines
+    assert "postgresql 0.100" in lines
+    assert "worker 0.050" in lines
     assert "WAL, commits per 1,000 2 KiB, 3.2" in lines
 
 

@@ -11,7 +11,8 @@ import pytest
 from cronwell.bench.cost import Reading
 from cronwell.bench.fleet import free_ports
 from cronwell.bench.rows import ROWS, create, scale
-from cronwell.bench.rows.scale import Meters, Plan, Rung, Staged
+from cronwell.bench.rows.scale import Plan, Rung
+from cronwell.bench.waves import Meters, Staged, Wave, least_of, metric, staged_of, stretch_of
 from cronwell.bench.web import growth, in_ms, open_loop
 from cronwell.cli import bench
 from cronwell.config import Settings
@@ -78,22 +79,55 @@ def test_a_ladder_goes_from_the_smallest_to_the_largest() -> None:
 def test_staging_costs_what_was_spent_beyond_what_idling_costs() -> None:
     def at(seconds: float, cpu: float, staged: float, slots: float) -> Meters:
         reading = Reading({"scheduler": cpu, "postgresql": 2 * cpu}, round(1000 * slots), 0)
-        return Meters(seconds, reading, staged, slots)
+        return Meters(seconds, 5 * cpu, reading, staged, slots)
 
     idle_from, before, after = at(0, 0, 0, 0), at(10, 0.1, 0, 0), at(20, 1.2, 0.5, 10_000)
-    found = scale.staged_of(idle_from, before, after, 50_000_000)
+    found = staged_of(idle_from, before, after, 50_000_000)
     assert found.gross_cpu_us == {"scheduler": pytest.approx(110), "postgresql": pytest.approx(220)}
     assert found.idle_cpu == pytest.approx(0.03)
     assert found.cpu_us == pytest.approx(300)
     assert found.wall_us == pytest.approx(50)
     assert (found.wal_bytes, found.memory_mb) == (1000, 50)
+    # Of 5.5 seconds of the machine 3.3 were ours, within ten.
+    assert found.others_cpu == pytest.approx(0.22)
     # Nothing that the meters can tell is not nothing.
-    assert scale.staged_of(before, after, after, 0).cpu_us > 0
+    assert staged_of(before, after, after, 0).cpu_us > 0
+
+
+def test_of_several_waves_the_least_counts_whether_the_wave_or_the_idling_was_disturbed() -> None:
+    quiet = Staged(60.0, {"postgresql": 60.0, "scheduler": 40.0}, 50.0, 1000, 0.04, 40.0, 80.0, 0.0)
+    disturbed = Staged(110.0, {"postgresql": 90.0, "scheduler": 60.0}, 90.0, 1000, 0.04, 40.0, 85.0, 1.0)
+    # An autovacuum fell into its idling, so that staging seems to cost nothing.
+    free = Staged(0.5, {"postgresql": 50.0, "scheduler": 40.0}, 45.0, 1000, 0.2, 200.0, 80.0, 0.0)
+    assert least_of([disturbed, quiet]).cpu_us == 60.0
+    assert least_of([disturbed, quiet]).memory_mb == 85.0
+    assert (least_of([quiet, free]).cpu_us, least_of([quiet, free]).wall_us) == (50.0, 45.0)
+    assert least_of([disturbed]) == disturbed
+
+
+@pytest.mark.parametrize(
+    ("jobs", "stretch"),
+    [
+        # As the whole table in 900 s, so a fifteenth of it in 60.
+        (9_000_000, range(4_200_000, 4_800_000)),
+        # No job has two slots in one wave.
+        (100_000, range(20_000, 80_000)),
+        (60_000, range(60_000)),
+    ],
+)
+def test_a_wave_is_to_its_stretch_what_the_time_between_checkpoints_is_to_all(
+    jobs: int, stretch: range
+) -> None:
+    assert stretch_of(jobs, Wave(1000, 60, 20), 900.0) == stretch
+
+
+def test_a_wave_longer_than_the_time_between_checkpoints_is_of_all_jobs() -> None:
+    assert stretch_of(1_000_000, Wave(1000, 60, 20), 30.0) == range(1_000_000)
 
 
 def test_the_largest_rung_is_judged_by_the_smallest() -> None:
     def rung(jobs: int, cost: float, memory: float, p99: float) -> Rung:
-        staged = Staged(cost, {}, cost, 0, 0, memory)
+        staged = Staged(cost, {}, cost, 0, 0, 0, memory, 0)
         return Rung(jobs, 0, 0, staged, staged, {"create": {"p50": 1.0, "p99": p99}}, 1.0)
 
     checks = scale.checks_of([rung(10, 100, 290, 10), rung(100, 500, 310, 80), rung(1000, 120, 100, 14)])
@@ -107,9 +141,9 @@ def test_the_largest_rung_is_judged_by_the_smallest() -> None:
 
 def test_one_metric_is_found_among_others() -> None:
     text = '# HELP a\na_total{verdict="staged"} 12.0\na_total{verdict="skipped"} 3.0\na 1e-05\n'
-    assert scale.metric(text, 'a_total{verdict="staged"}') == 12
-    assert scale.metric(text, "a") == 1e-05
-    assert scale.metric(text, "total") == 0
+    assert metric(text, 'a_total{verdict="staged"}') == 12
+    assert metric(text, "a") == 1e-05
+    assert metric(text, "total") == 0
 
 
 def test_deep_pages_begin_in_the_middle_of_all_names() -> None:

@@ -18,6 +18,7 @@ def test_the_worker_of_webhooks_has_room_and_may_call_the_receiver_alone() -> No
     settings = webhooks.settings_for(Settings(), 5000)
     assert settings.http.per_host == settings.http.connections == 5000
     assert settings.worker.concurrency > 5000
+    assert webhooks.settings_for(Settings(), 256).worker.concurrency == Settings().worker.concurrency
     guard = Egress(settings.egress_allow)
     guard.check("127.0.0.1")
     for address in ("127.0.0.2", "10.0.0.1", "169.254.169.254", "::1"):

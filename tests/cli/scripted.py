@@ -6,7 +6,6 @@ For what the real API does only by accident: losing a connection, answering nons
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -82,14 +81,6 @@ def scripted_api() -> Iterator[ScriptedApi]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def free_port() -> int:
-    """A port at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -19,8 +19,8 @@ from uuid import uuid4
 import pytest
 
 from tests.cli.conftest import Result, run_here
-from tests.cli.scripted import free_port
 from tests.support import postgres
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, Cluster, cluster
 from tests.support.waiting import until_blocking
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from cronwell.cli.failures import Refused, explain
 from tests.cli import examples
 from tests.cli.conftest import Run
-from tests.cli.scripted import ScriptedApi, free_port
+from tests.cli.scripted import ScriptedApi
+from tests.support.ports import free_port
 
 
 def test_a_wrong_column_gets_a_caret_under_it() -> None:

@@ -221,6 +221,32 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(api: ScriptedApi) -> N
     assert process.returncode == 1
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments",
+    ["execution show 1", "execution show 1 --json", "job show x", "cluster --json", "--version", "--help"],
+)
+def test_a_reader_that_has_gone_before_the_last_line_is_no_complaint(
+    api: ScriptedApi, arguments: str, unbuffered: str
+) -> None:
+    api.on("GET", "/v1/executions/1", examples.execution())
+    api.on("GET", "/v1/jobs/name:x", examples.job())
+    api.on("GET", "/v1/cluster", {})
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "cronwell", *arguments.split()],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=_environ(CRONWELL_URL=api.url, PYTHONUNBUFFERED=unbuffered),
+        )
+    assert done.stderr == ""
+    assert done.returncode in (0, 1), "not 120, which is Python's own complaint"
+
+
 def test_a_stream_that_cannot_carry_a_character_gets_the_rest(api: ScriptedApi) -> None:
     api.on("GET", "/v1/jobs/name:x", examples.job(description="naïve 日本"))
     done = subprocess.run(

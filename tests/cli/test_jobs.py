@@ -168,6 +168,16 @@ def test_trigger_waits_and_tells_by_its_exit_code(run: Run, api: ScriptedApi, st
     assert (result.exit_code, result.stdout) == (code, f"{state} in 12ms\nthe output\n")
 
 
+def test_what_a_triggered_execution_waits_for_is_told_once(run: Run, api: ScriptedApi) -> None:
+    reason = "No worker serves the pool gpu: start one with `cronwell worker --pool gpu`."
+    path = f"/v1/executions/{examples.EXECUTION_ID}"
+    api.on("POST", f"{JOB}/trigger", examples.execution(state="pending"), status=201)
+    for _ in range(2):
+        api.on("GET", path, examples.execution(state="pending", waits_for=reason))
+    api.on("GET", path, examples.execution(state="succeeded"))
+    assert run("job", "trigger", "hello", "--wait").stderr.count(reason) == 1
+
+
 def test_delete_without_a_terminal_does_not_ask(run: Run, api: ScriptedApi) -> None:
     api.on("DELETE", JOB, {"deleted": True})
     assert run("job", "delete", "hello").stdout == "deleted hello\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from cronwell.model.execution import State
 from tests.support import tally
 from tests.support.house import CALLER, House
+from tests.support.ports import free_port
 from tests.support.postgres import temporary_directory
 from tests.support.processes import Cluster, Process, cluster
 from tests.support.waiting import until, until_async
@@ -21,10 +21,7 @@ from tests.support.waiting import until, until_async
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+    return free_port()
 
 
 @pytest.fixture

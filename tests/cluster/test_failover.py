@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +21,7 @@ from cronwell.model.execution import ExecutionKey, Kind
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
 from tests.support.house import SECOND, TENANT, House
+from tests.support.ports import free_port
 from tests.support.processes import Cluster, Process, cluster
 from tests.support.receiver import Receiver, receiving
 from tests.support.replication import Pair, pair
@@ -132,9 +132,7 @@ def receiver(tmp_path: Path) -> Iterator[Receiver]:
 @contextlib.asynccontextmanager
 async def scene(receiver: Receiver, *, is_synchronous: bool) -> AsyncIterator[Scene]:
     """Roles on a pair of servers, crons that fire every second, and a client that goes on making one-offs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with (
         pair(is_synchronous=is_synchronous) as servers,
         cluster(

@@ -72,7 +72,11 @@ async def test_a_blocked_worker_without_a_database_is_gone_before_its_lease_and_
     house: House, started: Cluster, proxy: Proxy, tmp_path: Path
 ) -> None:
     started.start("scheduler")
-    doomed = started.start("worker", CRONWELL_DATABASE_URL=proxy.url)
+    # The margin by which it gives up is a part of its lease: of a longer one, more is left where the machine is busy.
+    lease = 3 * LEASE
+    doomed = started.start(
+        "worker", CRONWELL_DATABASE_URL=proxy.url, CRONWELL_WORKER_LEASE=f"{lease.seconds}s"
+    )
     pid_file = tmp_path / "pid"
     await house.create(
         "command", target={"shell": {"command": f"echo $$ > {pid_file}; exec sleep 600"}}, retry=AT_ONCE
@@ -83,7 +87,7 @@ async def test_a_blocked_worker_without_a_database_is_gone_before_its_lease_and_
     key = await _blocking(house, tmp_path, "tally.block")
 
     proxy.go_silent()
-    await until(lambda: not doomed.is_running, within=LEASE.total_seconds() + 2)
+    await until(lambda: not doomed.is_running, within=lease.total_seconds() + 2)
     gone_at = house.clock.now()
     lease_until: datetime = await house.database.fetchval("select lease_until from workers")
     assert doomed.popen.returncode == GAVE_UP, doomed.output

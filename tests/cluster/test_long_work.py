@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from cronwell.model.execution import Result, State
 from cronwell.runtime.web import first_answer
 from tests.support.house import TENANT, House
+from tests.support.ports import free_port
 from tests.support.processes import Cluster, cluster
 from tests.support.waiting import until, until_async
 from tests.targets.rig import Receiver, Request, answering
@@ -39,9 +39,7 @@ async def _call_back(request: Request, action: str, body: object = None) -> tupl
 async def test_long_work_outlives_its_worker(
     migrated_url: str, house: House, receiver: Receiver, tmp_path: Path
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with cluster(
         CRONWELL_DATABASE_URL=migrated_url,
         CRONWELL_PORT=str(port),

@@ -13,6 +13,7 @@ import pytest
 from cronwell.model.execution import State
 from cronwell.runtime.web import first_answer
 from tests.support.house import TENANT, House
+from tests.support.ports import free_port
 from tests.support.processes import Cluster, cluster
 from tests.support.receiver import receiving
 from tests.support.waiting import until_async
@@ -26,10 +27,7 @@ def started(migrated_url: str) -> Iterator[Cluster]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+    return free_port()
 
 
 async def test_a_worker_by_itself_may_not_call_its_own_machine(

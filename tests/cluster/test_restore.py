@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
@@ -23,6 +22,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.migrate import migrate
 from tests.support.backups import Backups, backups
 from tests.support.house import SECOND, TENANT, House
+from tests.support.ports import free_port
 from tests.support.processes import Cluster, Process, cluster
 from tests.support.receiver import Delivery, Receiver, receiving
 from tests.support.waiting import until, until_async
@@ -102,9 +102,7 @@ def receiver(tmp_path: Path) -> Iterator[Receiver]:
 
 @contextlib.asynccontextmanager
 async def scene(receiver: Receiver) -> AsyncIterator[Scene]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with (
         backups() as made,
         cluster(

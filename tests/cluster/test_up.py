@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.postgres import furnish, temporary_directory
 from tests.support.processes import Cluster, Process, cluster
 from tests.support.receiver import Delivery, Receiver, receiving
@@ -33,10 +33,7 @@ def data_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+    return free_port()
 
 
 @pytest.fixture

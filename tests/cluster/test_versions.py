@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import tarfile
 from collections import Counter
@@ -24,6 +23,7 @@ import pytest
 
 from cronwell.config import SchedulerSettings, Settings
 from tests.support.house import CALLER, TENANT, House
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, Cluster, Process, cluster
 from tests.support.receiver import Receiver, receiving
 from tests.support.waiting import until, until_async
@@ -55,10 +55,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+    return free_port()
 
 
 @pytest.fixture

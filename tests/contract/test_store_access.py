@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import asyncpg
@@ -12,7 +13,8 @@ import pytest
 from cronwell import errors
 from cronwell.model.access import NO_QUOTAS, Quotas
 from cronwell.store.port import Store
-from tests.contract.desk import HOUR, MINUTE, NOON, Desk, new_key
+from tests.contract.desk import HOUR, MINUTE, NOON, Desk, new_job, new_key
+from tests.support.waiting import until_async
 
 
 async def test_a_key_is_found_by_its_prefix_whoevers_it_is(store: Store) -> None:
@@ -148,3 +150,63 @@ async def test_quotas_change_one_by_one_and_jobs_are_counted_from_then_on(desk: 
     async with store.transaction() as transaction:
         await transaction.count_jobs(1, -1)
         await transaction.count_jobs(1, 1)
+
+
+@pytest.fixture
+async def beside(migrated_url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(migrated_url)
+    yield connection
+    await connection.close()
+
+
+async def test_a_job_that_is_being_added_while_quotas_are_given_is_counted(
+    desk: Desk, beside: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with desk.store.transaction() as transaction:
+        added = await transaction.insert_jobs([new_job()], NOON)
+        await transaction.count_jobs(1, len(added))
+        changing = asyncio.create_task(desk.store.change_tenant("default", None, {"jobs": 1}))
+        await until_async(lambda: _waits_for_a_lock(beside))
+    await changing
+    assert await beside.fetchval("select jobs from tenants where id = 1") == 1
+
+
+async def test_quotas_that_are_given_while_a_job_is_being_added_hold_for_it(
+    desk: Desk, beside: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async def add() -> None:
+        async with desk.store.transaction() as transaction:
+            added = await transaction.insert_jobs([new_job()], NOON)
+            await transaction.count_jobs(1, len(added))
+
+    async with beside.transaction():
+        await beside.execute("select from tenants where id = 1 for update")
+        adding = asyncio.create_task(add())
+        await until_async(lambda: _waits_for_a_lock(beside))
+        await beside.execute("update tenants set max_jobs = 0 where id = 1")
+    with pytest.raises(errors.QuotaExceeded, match="has 0 jobs and may have 0"):
+        await adding
+
+
+async def test_a_job_has_a_tenant_that_is_there_and_keeps_it(
+    desk: Desk, beside: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    with pytest.raises(asyncpg.ForeignKeyViolationError, match="there is no tenant 77"):
+        await desk.job(tenant_id=77)
+    job = await desk.job()
+    for change in (
+        "delete from tenants where id = 1",
+        "update tenants set id = 77 where id = 1",
+        "update jobs set tenant_id = 2",
+    ):
+        with pytest.raises(asyncpg.ForeignKeyViolationError):
+            await beside.execute(change)
+    assert await beside.fetchval("select tenant_id from jobs where id = $1", job.id) == 1
+
+
+async def _waits_for_a_lock(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
+    waiting = await connection.fetchval(
+        "select count(*) from pg_locks join pg_stat_activity using (pid) "
+        "where not granted and datname = current_database()"
+    )
+    return bool(waiting)

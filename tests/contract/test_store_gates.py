@@ -56,6 +56,30 @@ async def test_a_group_lets_through_as_many_as_its_limit_whatever_jobs_they_are_
     assert await through(desk) == []
 
 
+@pytest.mark.parametrize("is_quota", [False, True])
+async def test_a_gate_that_is_full_is_known_before_it_is_locked(desk: Desk, is_quota: bool) -> None:
+    if is_quota:
+        await quota(desk, running=2)
+    await desk.staged(
+        await desk.job(), *(NOON - n * SECOND for n in range(5)), group=None if is_quota else ("warehouse", 2)
+    )
+    await desk.store.gate_waiting()
+
+    async def has_room() -> bool:
+        [line] = await desk.store.waiting_lines(["default"], NOON)
+        return line.has_room
+
+    assert await has_room()
+    first, _ = await through(desk)
+    assert not await has_room()
+    gated = Gated(desk.store, ["default"])
+    assert await gated.claim(await desk.worker(), 10, ready_by=NOON, now=NOON) == []
+    await desk.store.complete([ended(first, State.SUCCEEDED)])
+    assert await has_room(), "although nobody has forgotten who went through"
+    gated.hasten()
+    assert len(await gated.claim(await desk.worker(), 10, ready_by=NOON, now=NOON)) == 1
+
+
 async def test_groups_of_other_names_and_tenants_are_others(desk: Desk) -> None:
     await desk.staged(await desk.job(), NOON - SECOND, NOON, group=("a", 1))
     await desk.staged(await desk.job(), NOON, group=("b", 1))

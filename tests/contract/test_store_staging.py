@@ -88,13 +88,16 @@ async def test_of_many_that_stage_the_same_step_one_does(desk: Desk, store: Stor
     assert len(await desk.listed()) == 1
 
 
-async def test_a_slot_keeps_the_verdict_that_it_has(desk: Desk, store: Store) -> None:
+@pytest.mark.parametrize("count", [1, 2, 500])
+async def test_a_slot_keeps_the_verdict_that_it_has(count: int, desk: Desk, store: Store) -> None:
     job = await desk.job()
     [key] = await desk.staged(job, NOON)
     await store.cancel_execution(1, key, NOON - MINUTE)
+    slots = [NOON + number * SECOND for number in range(count)]
     async with store.transaction() as transaction:
-        await transaction.stage([move(job, [PlannedSlot(NOON, NOON)])], NOON)
+        await transaction.stage([move(job, [PlannedSlot(slot, slot) for slot in slots])], NOON)
     assert (await desk.get(key)).state is State.CANCELLED
+    assert sorted(each.slot for each in await desk.listed(states=(State.PENDING,))) == slots[1:]
 
 
 async def test_a_step_without_an_end_leaves_the_cursor_without_a_slot(desk: Desk, store: Store) -> None:

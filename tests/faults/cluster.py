@@ -27,6 +27,7 @@ from tests.faults.disk import small_disk
 from tests.faults.history import Request, Terms
 from tests.faults.link import Link
 from tests.faults.pace import aside, lasting
+from tests.support.ports import free_port
 from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST, furnish
 from tests.support.processes import ROOT, Process
 from tests.support.redis import RedisServer
@@ -297,12 +298,6 @@ async def running(shape: Shape) -> AsyncIterator[Cluster]:
                 keeper.cancel()
                 await asyncio.gather(keeper, return_exceptions=True)
             await cluster.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def answers(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from cronwell import Context, handler
 
@@ -14,6 +15,12 @@ BUSY_SECONDS = 8.0
 async def busy(ctx: Context) -> None:
     """Keep the loop that it is called on from doing anything else, for longer than a lease."""
     del ctx
-    end = time.monotonic() + BUSY_SECONDS
+    _compute(BUSY_SECONDS)
+
+
+def _compute(seconds: float) -> None:
+    """In stretches of milliseconds with a system call between them: so it also starves other threads, unless they see to it."""
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
-        pass
+        sum(range(100_000))
+        Path("/").exists()

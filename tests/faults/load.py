@@ -26,8 +26,8 @@ ZONES = (
 )
 PATIENT = {"max_attempts": 50, "backoff": "fixed", "initial_delay": "1s", "max_delay": "1s"}
 """Enough attempts that none fails for good because a fault took them."""
+CREATED_AT_ONCE = 8
 MISSES_NOTHING: dict[str, Any] = {"catch_up": "all", "catch_up_limit": 10_000, "catch_up_window": "1h"}
-LIMITED_JOBS = 10
 STORM_SCHEDULES = ("* * * * * *", "*/2 * * * * *", "1-59/2 * * * * *", "*/5 * * * * *", "3,17,42 * * * * *")
 POISON: tuple[Mapping[str, Any], ...] = (
     {"schedule": "0 0 30 2 *"},
@@ -52,7 +52,7 @@ class Size:
     solos: int = 3
     grouped: int = 3
     limited: int = 0
-    """Executions to trigger of jobs that run one at a time, and of groups."""
+    """Jobs that run one at a time, and as many of groups, that fire each second."""
     storms: int = 3
     hostile: bool = True
     storm_pause: float = 0.4
@@ -149,27 +149,35 @@ class Load:
         return made
 
     def _limited(self) -> list[dict[str, Any]]:
-        """Jobs of which one runs at a time, and jobs of which three do together with others of their group."""
-        if not self._size.limited:
-            return []
+        """Jobs of which one runs at a time, and jobs of which three do together with others of their group.
+
+        Together they have most of their time to do, so that what a killed worker leaves behind makes the others wait.
+        """
         alone = [
-            self._job(f"alone-{n}", None, path="/slow/0.05", overlap="queue_all") for n in range(LIMITED_JOBS)
+            self._job(f"alone-{n}", "* * * * * *", path="/slow/0.6", overlap="queue_all", **MISSES_NOTHING)
+            for n in range(self._size.limited)
         ]
         together = [
-            self._job(f"shared-{n}", None, path="/slow/0.05", group={"key": f"shared-{n % 4}", "limit": 3})
-            for n in range(LIMITED_JOBS)
+            self._job(
+                f"shared-{n}",
+                "* * * * * *",
+                path="/slow/0.8",
+                group={"key": f"shared-{n % 4}", "limit": 3},
+                **MISSES_NOTHING,
+            )
+            for n in range(self._size.limited)
         ]
         return alone + together
 
-    async def trigger_limited(self) -> None:
-        """Trigger as many as are wanted, of each of the limited jobs in turn."""
-        names = [job["name"] for job in self._limited()]
-        for number in range(self._size.limited):
-            name = names[number % len(names)]
-            await self._client.ask("trigger", name, "POST", f"/v1/jobs/name:{name}/trigger", {})
-
     async def create(self) -> None:
-        await asyncio.gather(*(self._create(job) for job in self.jobs()))
+        """Create the steady jobs, a few at a time: all at once, some would wait for longer than a client does."""
+        left = iter(self.jobs())
+
+        async def create() -> None:
+            for job in left:
+                await self._create(job)
+
+        await asyncio.gather(*(create() for _ in range(CREATED_AT_ONCE)))
 
     async def create_guest(self, name: str, url: str) -> None:
         """A job that calls a host of its own each second, and gives it up between two seconds, not on the instant."""

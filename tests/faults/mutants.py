@@ -31,7 +31,7 @@ from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.targets.brokers.redis import RedisBroker
-from cronwell.targets.port import Signals
+from cronwell.targets.port import Call, Signals
 from cronwell.targets.publish import PublishRunner
 from cronwell.worker.attempt import Attempt
 from cronwell.worker.catalog import Catalog
@@ -123,7 +123,12 @@ def random_ids() -> None:
     """Each attempt has an id of its own, in place of its execution's."""
 
     call = Attempt.call
-    _replace(Attempt, "call", lambda self: dataclasses.replace(call(self), execution_id=str(uuid4())))
+
+    def elsewhere(self: Attempt) -> Call:
+        made = call(self)
+        return dataclasses.replace(made, key=dataclasses.replace(made.key, job_id=uuid4()))
+
+    _replace(Attempt, "call", elsewhere)
 
 
 def double_fire() -> None:

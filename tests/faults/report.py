@@ -6,7 +6,7 @@ import io
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,19 @@ from tests.faults.history import History, Window
 from tests.support.processes import ROOT
 
 MISSED, DOUBLED, EARLY = {"S3"}, {"S1", "S7", "S9"}, {"S4"}
-COLUMNS = ("fault", "times", "slots", "missed", "doubled", "early", "p50 ms", "p99 ms", "max ms", "verdict")
+COLUMNS = (
+    "fault",
+    "times",
+    "slots",
+    "missed",
+    "doubled",
+    "early",
+    "zombies",
+    "p50 ms",
+    "p99 ms",
+    "max ms",
+    "verdict",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,8 @@ class Line:
     missed: int
     doubled: int
     early: int
+    zombies: int
+    """Second bodies of an execution, each after the lease of the first: allowed, and counted."""
     lateness: tuple[float, ...]
     others: int = 0
     """Violations that are none of these."""
@@ -50,8 +64,26 @@ class Line:
         spread = [
             f"{share(self.lateness, part) * 1000:.0f}" if self.lateness else "-" for part in (0.5, 0.99, 1.0)
         ]
-        counts = map(str, (self.times, self.slots, self.missed, self.doubled, self.early))
+        counts = map(str, (self.times, self.slots, self.missed, self.doubled, self.early, self.zombies))
         return (self.fault, *counts, *spread, self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """When what the table counts has happened."""
+
+    due: Sequence[float]
+    late: Sequence[tuple[float, float]]
+    """Each slot with the lateness of its first delivery."""
+    zombies: Sequence[float]
+
+    @classmethod
+    def of(cls, facts: Facts) -> _Seen:
+        return cls(
+            [key[2].timestamp() for key in facts.required],
+            [(key[2].timestamp(), body.arrived - key[2].timestamp()) for key, body in first_bodies(facts)],
+            [body.arrived for body in zombies(facts)],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +101,19 @@ class Report:
 
     def lines(self) -> list[Line]:
         """A row for each fault, one for the calm between them, one for all together."""
-        facts = Facts(self.history)
-        due = [key[2].timestamp() for key in facts.required]
-        late = [(key[2].timestamp(), body.arrived - key[2].timestamp()) for key, body in first_bodies(facts)]
+        seen = _Seen.of(Facts(self.history))
         groups: dict[str, list[tuple[float, float]]] = {}
         stretches = _with_recovery(self.history)
         for window, until in stretches:
             groups.setdefault(window.fault, []).append((window.began, until))
-        lines = [self._line(fault, spans, due, late) for fault, spans in sorted(groups.items())]
+        lines = [self._line(fault, spans, seen) for fault, spans in sorted(groups.items())]
         calm = _between([(window.began, until) for window, until in stretches], self.history)
-        lines.append(self._line("between faults", calm, due, late))
-        everything = self._line("all", [(0.0, float("inf"))], due, late, times=len(self.history.windows))
+        lines.append(self._line("between faults", calm, seen))
+        everything = self._line("all", [(0.0, float("inf"))], seen, times=len(self.history.windows))
         return [*lines, everything]
 
     def _line(
-        self,
-        fault: str,
-        spans: Sequence[tuple[float, float]],
-        due: Iterable[float],
-        late: Iterable[tuple[float, float]],
-        times: int | None = None,
+        self, fault: str, spans: Sequence[tuple[float, float]], seen: _Seen, times: int | None = None
     ) -> Line:
         def within(moment: float | None) -> bool:
             return moment is not None and any(began <= moment < ended for began, ended in spans)
@@ -98,11 +123,12 @@ class Report:
         return Line(
             fault,
             len(spans) if times is None else times,
-            sum(map(within, due)),
+            sum(map(within, seen.due)),
             sum(promise in MISSED for promise in broken),
             sum(promise in DOUBLED for promise in broken),
             sum(promise in EARLY for promise in broken),
-            tuple(sorted(lateness for at, lateness in late if within(at))),
+            sum(map(within, seen.zombies)),
+            tuple(sorted(lateness for at, lateness in seen.late if within(at))),
             sum(promise not in MISSED | DOUBLED | EARLY for promise in broken),
         )
 
@@ -118,7 +144,6 @@ class Report:
         rows = [COLUMNS, ("---",) * len(COLUMNS), *(line.cells() for line in self.lines())]
         facts = [f"- {name}: {value}" for name, value in {**provenance(), **self.figures}.items()]
         facts += [f"- not injected: {fault} ({reason})" for fault, reason in self.skipped.items()]
-        facts += [f"- zombies (second bodies, each after its lease): {zombies(Facts(self.history))}"]
         if self.history.messages:
             facts += [f"- messages: {len(self.history.messages)}"]
         parts = [f"# {self.scenario}", "", f"`{self.command}`", "", *facts, ""]
@@ -166,6 +191,7 @@ class Report:
                     "missed": line.missed,
                     "doubled": line.doubled,
                     "early": line.early,
+                    "zombies": line.zombies,
                     "others": line.others,
                     "lateness_seconds": {
                         str(part): share(line.lateness, part) for part in (0.5, 0.9, 0.99, 0.999, 1.0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
+import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -27,6 +27,7 @@ from tests.faults.wire_faults import NoticesSpoiled
 CALM = "none"
 DEAD_HOST = "dead webhook host"
 BLACKOUT_SECONDS = 30.0
+LIMITED_SECONDS = 110.0
 
 
 def kill_schedulers(times: int) -> Act:
@@ -108,12 +109,12 @@ async def kill_workers(stage: Stage) -> None:
 
 
 async def kill_limited(stage: Stage) -> None:
-    """kill -9 of workers at random while limited executions wait in thousands."""
-    triggering = asyncio.create_task(stage.load.trigger_limited())
-    while not triggering.done():
-        await lasting(stage.nemesis.random.uniform(0.2, 1.5))
+    """kill -9 of workers at random, for as long as it takes twenty limited jobs to come due two thousand times."""
+    until = time.monotonic() + LIMITED_SECONDS
+    while time.monotonic() < until:
+        # Starting a worker takes a second of a core; with less in between there would be time for nothing else.
+        await lasting(stage.nemesis.random.uniform(1, 3))
         await stage.nemesis.inject(Killed("worker", seconds=0.5))
-    await triggering
 
 
 async def restart_database(stage: Stage) -> None:

@@ -20,6 +20,7 @@ from tests.faults.history import (
     execution_id,
 )
 from tests.faults.made import JOB, SHARD, SLOTS, START, Made, clean, key, published, slot
+from tests.faults.report import Report
 
 
 def is_key(second: float) -> Callable[[object], bool]:
@@ -61,7 +62,11 @@ def test_a_lost_attempt_is_tried_again_after_its_lease_beside_the_zombie() -> No
     made = _retried(second_at=60.0, lease_until=START + 40)
     made.end = dataclasses.replace(made.end, at=START + 70, marked={}, cursors={})
     made.windows.append(Window("SIGSTOP", "worker-1", START + 3, START + 60))
-    assert check(made.history()) == []
+    made.windows.append(Window("cut", "worker-1", START + 1, START + 2))
+    history = made.history()
+    assert check(history) == []
+    lines = {line.fault: line.zombies for line in Report("made", "make it", history, []).lines()}
+    assert (lines["SIGSTOP"], lines["cut"], lines["all"]) == (1, 0, 1)
 
 
 def test_a_delivery_may_arrive_after_the_pause_was_acknowledged_if_it_had_begun_before() -> None:
@@ -419,6 +424,16 @@ def test_two_executions_of_a_job_that_may_not_overlap_are_found() -> None:
     made.bend("bodies", is_body(4), ended=START + 5.5)
     made.bend("executions", lambda c: c.key == key(4) and c.state == "succeeded", at=START + 5.6)
     assert "S14" in {violation.promise for violation in check(made.history())}
+
+
+@pytest.mark.parametrize(("ended", "is_broken"), [(8.9, False), (3.5, True)])
+def test_what_waits_for_its_group_is_late_from_when_there_is_room(ended: float, is_broken: bool) -> None:
+    made = clean({"group": {"key": "g", "limit": 1}})
+    made.bodies = [body for body in made.bodies if body.slot in (slot(1), slot(2))]
+    _late(made)
+    made.bend("bodies", is_body(1), ended=START + ended)
+    found = [each.promise for each in check(made.history()) if "late" in each.said]
+    assert found == (["L1"] if is_broken else [])
 
 
 # --- messages

@@ -163,14 +163,15 @@ async def test_rescue(tmp_path: Path) -> None:
 
 async def test_limits(tmp_path: Path) -> None:
     """S14: fifty workers, killed at random, never run more of a job or group than they may, and nothing stays held."""
-    size = Size(seconds=4, fives=0, minutes=0, longs=0, solos=2, storms=0, hostile=False, limited=2000)
+    size = Size(seconds=4, fives=0, minutes=0, longs=0, solos=2, storms=0, hostile=False, limited=10)
     shape = _shape(
         dataclasses.replace(
             Shape(),
             schedulers=1,
             apis=1,
             workers=50,
-            extra={"CRONWELL_DATABASE_POOL_SIZE": "2"},
+            # Just below the half second by which work is claimed early: two cores cannot look more often for fifty.
+            extra={"CRONWELL_DATABASE_POOL_SIZE": "2", "CRONWELL_WORKER_POLL": "400ms"},
             server={"max_connections": "400"},
         )
     )

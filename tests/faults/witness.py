@@ -144,9 +144,13 @@ class Snapshot:
 
 async def read_end(connection: asyncpg.Connection[asyncpg.Record]) -> tuple[End, Snapshot]:
     """The state of the database in one snapshot, and what that has seen."""
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        snapshot = Snapshot.read(await connection.fetchval("select pg_current_snapshot()::text"))
-        now = await connection.fetchval("select clock_timestamp()")
+    async with connection.transaction(isolation="repeatable_read"):
+        # In one breath of the server: between two answers to a client on a busy machine much is delivered.
+        await connection.execute(
+            "create temp table ended on commit drop as select clock_timestamp() as at, pg_current_snapshot()::text as seen"
+        )
+        now = await connection.fetchval("select at from ended")
+        snapshot = Snapshot.read(await connection.fetchval("select seen from ended"))
         executions = await connection.fetch("select * from executions")
         attempts = await connection.fetch("select * from attempts")
         workers = await connection.fetch(

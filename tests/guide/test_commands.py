@@ -19,6 +19,7 @@ import pytest
 from tests.guide import pages
 from tests.guide.pages import ROOT
 from tests.support import redis, warm
+from tests.support.ports import free_port
 from tests.support.postgres import temporary_directory
 from tests.support.processes import Process, cluster
 from tests.support.waiting import until_blocking
@@ -48,7 +49,7 @@ class Installation:
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """`cronwell up` with the guide's handlers, and the guide's receiver, in a directory like a clone's."""
     folder = tmp_path_factory.mktemp("clone")
-    swaps = dict(zip(("8420", "9000", "9002", "6379"), _free_ports(4), strict=True))
+    swaps = {port: str(free_port()) for port in ("8420", "9000", "9002", "6379")}
     for page in (TARGETS, PUBLISHING, LONG_WORK):
         pages.save_files(page, folder, swaps)
     with (
@@ -161,16 +162,6 @@ def test_a_retry_that_is_waited_for_has_no_lateness(installation: Installation) 
 
     until_blocking(waiting, within=30)
     assert re.search(r'"lateness_ms":\s*null', waiting())
-
-
-def _free_ports(count: int) -> list[str]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [str(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def _make_environment(folder: Path, command: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronwell.model.identity import RANDOM_BITS, new_job_id
+from cronwell.model.identity import RANDOM_BITS, RANDOM_BYTES, new_job_id, new_job_ids
 from cronwell.model.shards import SHARDS, shard_of
 
 moments = st.datetimes(
@@ -64,3 +64,19 @@ def test_a_time_that_ids_can_carry_or_a_refusal(year: int) -> None:
 def test_jobs_made_in_one_millisecond_spread_over_all_shards() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert {shard_of(new_job_id(now, drawn)) for drawn in range(SHARDS)} == set(range(SHARDS))
+
+
+@given(st.binary(min_size=3 * RANDOM_BYTES, max_size=3 * RANDOM_BYTES))
+def test_ids_made_together_are_as_those_made_alone(random: bytes) -> None:
+    now = datetime(2026, 1, 1, 12, 0, 0, 123_456, tzinfo=UTC)
+    made = new_job_ids(now, random)
+    kept = (0xFFF << 64) | (1 << 62) - 1
+    drawn = [int.from_bytes(random[place : place + RANDOM_BYTES]) & kept for place in (0, 10, 20)]
+    alone = [new_job_id(now, (each >> 64) << 62 | each & (1 << 62) - 1) for each in drawn]
+    assert made == alone
+    assert {each.version for each in made} == {7}
+
+
+def test_random_bytes_that_are_no_whole_number_of_ids_are_refused() -> None:
+    with pytest.raises(ValueError, match="10 random bytes"):
+        new_job_ids(datetime(2026, 1, 1, tzinfo=UTC), bytes(RANDOM_BYTES + 1))

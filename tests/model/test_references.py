@@ -102,14 +102,31 @@ def test_no_value_is_left_in_a_text(value: str, before: str, after: str) -> None
             assert form not in masked.replace("[secret name]", "\x01")
 
 
-@given(st.integers(4, len(TOKEN) - 1), st.text(alphabet="abc \n", max_size=40))
-def test_where_a_text_was_cut_the_beginning_of_a_value_is_hidden_too(length: int, before: str) -> None:
-    hidden = Hidden({"token": TOKEN})
-    cut = before + TOKEN[:length]
-    assert hidden.mask(cut, was_cut=True) == f"{before}[secret token]"
-    assert hidden.mask(cut) == cut
-    error = "answered 500: " + "x" * 300 + TOKEN[:length] + "…"
-    assert hidden.mask_error(error).endswith("x[secret token]…")
+@given(
+    st.integers(1, len(TOKEN) - 1),
+    st.text(alphabet="abc \n", max_size=40),
+    st.characters(exclude_characters="\0…"),
+)
+def test_where_a_text_was_cut_its_end_tells_nothing_of_a_value(length: int, before: str, wrong: str) -> None:
+    hidden = Hidden({"token": TOKEN, "short": "1234"})
+    kept = f"{TOKEN} was sent; {before}"
+    right = kept + TOKEN[:length]
+    masked = hidden.mask(right, was_cut=True)
+    assert masked.endswith("…")
+    assert f"[secret token] was sent; {before}…".startswith(masked[:-1])
+    assert len(masked) >= len("[secret token] was sent; ") + len(before) + length - len(TOKEN)
+    guess = kept + TOKEN[: length - 1] + wrong
+    assert hidden.mask(guess, was_cut=True) == masked, "a wrong guess looks like a right one"
+    assert hidden.mask(right) == f"[secret token] was sent; {before}{TOKEN[:length]}"
+    error = "answered 500: " + "x" * 300
+    told = hidden.mask_error(f"{error}{TOKEN[:length]}…")
+    # A part that is long enough is found wherever it is.
+    assert told == f"{error}[secret token]…" or f"{error}…".startswith(told[:-1])
+
+
+def test_what_was_cut_and_has_no_value_to_hide_stays_as_it_is() -> None:
+    assert Hidden({}).mask("as it was", was_cut=True) == "as it was"
+    assert Hidden({"tiny": "abc"}).mask("as it was", was_cut=True) == "as it was"
 
 
 @given(st.integers(12, len(TOKEN)), st.booleans())
@@ -139,7 +156,8 @@ def test_values_of_any_size_are_looked_for_in_a_moment() -> None:
     }
     hidden = Hidden(values)
     assert len(hidden.forms) < 1000
-    assert hidden.mask("a" * 65_536, was_cut=True) == "a" * 65_536
+    assert hidden.mask("a" * 65_536) == "a" * 65_536
+    assert hidden.mask("a" * 65_536, was_cut=True) == "a" * (65_536 - 64_000 + 1) + "…"
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ def test_a_missing_field_is_required() -> None:
     [
         ({"priority": "urgent"}, "priority", "'high', 'normal' or 'low'"),
         ({"catch_up": 1}, "catch_up", "'none', 'last' or 'all'"),
-        ({"pool": "My Pool"}, "pool", "^[a-z0-9]"),
-        ({"name": "-x"}, "name", "^[A-Za-z0-9]"),
+        ({"pool": "My Pool"}, "pool", "small letters (a-z), digits"),
+        ({"name": "-x"}, "name", "letters (A-Z, a-z), digits"),
     ],
 )
 def test_what_would_be_accepted_is_said(fields: dict[str, object], path: str, told: str) -> None:
@@ -191,3 +191,14 @@ def test_any_json_is_taken_or_refused_field_by_field(raw: dict[str, object]) -> 
     assert all(problem.message for problem in found)
     top_level = {problem.field.split(".")[0] for problem in found}
     assert top_level <= {*(name.split(".")[0] for name in raw), "name", "target", "body"}
+
+
+@pytest.mark.parametrize("name", ["my job", "-nightly", "", "n" * 201, "nächtlich"])
+def test_a_wrong_name_is_told_in_words_what_a_name_is_made_of(name: str) -> None:
+    words = "letters (A-Z, a-z), digits and . _ / -, beginning with a letter or digit, at most 200 characters"
+    assert str(problems(name=name)["name"]) == f"name: must be {words}"
+
+
+def test_a_wrong_pool_is_told_in_words_what_its_name_is_made_of() -> None:
+    words = "small letters (a-z), digits and _ -, beginning with a letter or digit, at most 63 characters"
+    assert str(problems(pool="Billing")["pool"]) == f"pool: must be {words}"

@@ -243,6 +243,10 @@ async def test_what_goes_on_is_told_again_where_that_is_asked_for(house: House, 
         await asyncio.gather(*(judge(house) for _ in range(3)))
         clock.advance(30 * MINUTE)
     assert await told(house) == ["opened job: failed", "repeated job: failed", "repeated job: failed"]
+    await run(house, job, State.FAILED)
+    clock.advance(30 * MINUTE)
+    await judge(house)
+    assert (await told(house))[-1] == "repeated job: failed 2 times in a row", "as it stands now"
 
 
 async def test_a_herd_that_fails_is_told_in_few_messages(house: House, clock: ManualClock) -> None:

@@ -97,7 +97,8 @@ async def test_failure_missed_and_resolve_arrive_exactly_once_each(opened: Site)
 
     await house.until_state(await house.trigger("invoices"), State.FAILED)
     await opened.judge()
-    await house.until_state(await house.trigger("invoices"), State.FAILED)
+    newest = await house.trigger("invoices")
+    await house.until_state(newest, State.FAILED)
     await opened.judge()
     await until(lambda: len(opened.mail.mails) == 2 and len(opened.hook.requests) == 4)
 
@@ -126,6 +127,11 @@ async def test_failure_missed_and_resolve_arrive_exactly_once_each(opened: Site)
         ("resolved", "missing"),
     ]
     assert len({each["incident"] for each in told}) == 2
+    [failing] = [each["facts"] for each in told if (each["event"], each["rule"]) == ("opened", "failing")]
+    assert failing["execution"] == str(newest)
+    assert "out of paper" in failing["error"]
+    texts = [each.message.get_content() for each in opened.mail.mails]
+    assert sum(f"Execution: {newest}" in text and "out of paper" in text for text in texts) == 2
     texts = sorted(each["text"] for each in opened.posts("/chat"))
     assert texts[0] == "[critical] invoices: failed 2 times in a row"
     assert len(texts) == 4

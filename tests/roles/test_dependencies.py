@@ -10,7 +10,7 @@ import pytest
 
 from cronwell import errors
 from cronwell.control.overrides import Decision
-from cronwell.model.execution import ExecutionKey, Kind, State
+from cronwell.model.execution import ExecutionKey, Kind, Result, State
 from cronwell.runtime.clock import ManualClock
 from cronwell.store.postgres.transaction import PostgresTransaction
 from tests.roles.dependencies import MINUTE, NOON, SLOT, Chain
@@ -323,6 +323,24 @@ async def test_a_rerun_of_a_node_alone_leaves_what_follows_it(chain: Chain) -> N
         await chain.house.graphs.rerun(TENANT, key, is_downstream=False)
     await chain.end(a)
     assert await chain.state(b) == "succeeded"
+
+
+async def test_an_attempt_that_succeeded_stays_in_the_history_of_what_is_run_again(chain: Chain) -> None:
+    house, key = chain.house, ExecutionKey(await chain.create("a"), Kind.SCHEDULED, SLOT)
+    await chain.end(key.job_id)
+    await house.database.execute("update executions set fence = 7, output = 'first'")
+    await house.graphs.rerun(TENANT, str(key), is_downstream=False)
+    [kept] = await house.store.list_attempts(TENANT, key)
+    assert (kept.result, kept.fence, kept.attempt, kept.output) == (Result.SUCCEEDED, 7, 1, "first")
+    await house.database.execute("update executions set fence = 8")
+    await chain.end(key.job_id, output="second")
+    shown = await house.executions.get(TENANT, str(key))
+    assert [(each.result, each.fence, each.output) for each in shown.attempts] == [
+        ("succeeded", 7, "first"),
+        ("succeeded", 8, "second"),
+    ]
+    found = await house.explain.explain(TENANT, "name:a", SLOT.isoformat())
+    assert "It was run again" in found.sentence
 
 
 async def test_an_upstream_is_deleted_only_by_force_and_is_missing_then(chain: Chain) -> None:

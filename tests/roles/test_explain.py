@@ -177,6 +177,8 @@ async def test_the_instant_of_a_trigger_is_told_like_a_slot(house: House) -> Non
     key = await house.trigger("hand")
     waiting = await house.explain.explain(TENANT, "name:hand", key.slot.isoformat())
     assert (waiting.verdict, waiting.execution and waiting.execution.id) == ("staged", str(key))
+    advice = "No worker serves the pool default: start one with `cronwell worker --pool default`."
+    assert waiting.sentence.endswith(advice)
     async with house.working():
         await house.until_state(key, State.SUCCEEDED)
     told = await house.explain.explain(TENANT, "name:hand", key.slot.isoformat())

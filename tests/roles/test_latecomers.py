@@ -151,5 +151,7 @@ async def test_what_is_late_again_and_again_has_longer_each_time_and_starts_at_l
     async with house.working():
         await house.until_state(await house.trigger(), State.SUCCEEDED)
     within = timedelta(milliseconds=250)
-    assert asked.ahead == [0 * within, within, 3 * within]
+    # Three times at least; on a machine that is busy with other things, once or twice more.
+    assert len(asked.ahead) >= 3
+    assert asked.ahead == [number * (number + 1) // 2 * within for number in range(len(asked.ahead))]
     assert len(ran) == 1

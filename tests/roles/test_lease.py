@@ -32,6 +32,9 @@ SOON: dict[str, Any] = {
     "cancel_grace": timedelta(seconds=10),
 }
 
+# The arguments that a claim begins with: the name of the pool, and a priority in two bytes.
+CLAIM = b"far\0\0\0\2"
+
 
 @pytest.fixture
 async def proxy(migrated_url: str) -> AsyncIterator[Proxy]:
@@ -196,8 +199,8 @@ async def test_a_claim_whose_answer_was_lost_is_returned_and_what_is_held_is_kep
     [held] = await house.history()
     async with far_house.working(pools=("far",), pre_claim=timedelta(seconds=10)):
         await house.until_state(held.key, State.RUNNING)
-        # The name of the pool is in the claim's arguments: the claim happens, and its answer does not arrive.
-        proxy.cut_after = b"far"
+        # The claim happens, and its answer does not arrive.
+        proxy.cut_after = CLAIM
         lost = await house.trigger("lost")
         await house.until_state(lost, State.RUNNING)
         proxy.cut_after = None
@@ -214,7 +217,7 @@ async def test_a_claim_whose_answer_was_lost_ends_if_its_job_was_paused_meanwhil
     far_house.registry.add(lambda ctx: None, "work")
     await house.create("lost", pool="far", priority="high")
     async with far_house.working(pools=("far",)):
-        proxy.cut_after = b"far"
+        proxy.cut_after = CLAIM
         lost = await house.trigger("lost")
         await house.until_state(lost, State.RUNNING)
         proxy.go_silent()
@@ -231,7 +234,7 @@ async def test_a_claim_whose_answer_was_lost_ends_if_it_was_cancelled_meanwhile(
     far_house.registry.add(lambda ctx: None, "work")
     await house.create("lost", pool="far", priority="high")
     async with far_house.working(pools=("far",)):
-        proxy.cut_after = b"far"
+        proxy.cut_after = CLAIM
         lost = await house.trigger("lost")
         await house.until_state(lost, State.RUNNING)
         proxy.go_silent()

@@ -13,6 +13,7 @@ from cronwell import errors
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.scheduler.chores.gating import Gating
 from cronwell.targets.handler import Context
+from cronwell.worker.gated import Gated
 from tests.support.house import TENANT, House
 from tests.support.waiting import until, until_async
 
@@ -74,6 +75,30 @@ async def test_a_freed_place_of_a_group_is_taken_at_once_and_not_at_the_next_pol
         for key in keys:
             await house.until_state(key, State.SUCCEEDED, within=30)
     assert crowd.most == {"all": 1}
+
+
+async def test_who_meets_others_at_a_gate_comes_back_later_and_later(house: House) -> None:
+    await house.create(overlap="allow", group={"key": "db", "limit": 1})
+    await house.trigger()
+    gated, worker = Gated(house.store, ["default"]), await house.enter()
+
+    async def look() -> int:
+        gated.hasten()
+        now = house.clock.now()
+        return len(await gated.claim(worker.id, 10, ready_by=now, now=now))
+
+    assert await look() == 0, "there is no gate to lock yet"
+    waits = []
+    async with house.database.transaction() as another:
+        await another.execute("select from gates for update")
+        for _ in range(12):
+            assert await look() == 0
+            assert gated.retry_in is not None
+            waits.append(gated.retry_in.total_seconds())
+    assert 0.02 <= waits[0] <= 0.08
+    assert 0.08 < max(waits) <= 0.32
+    assert await look() == 1
+    assert gated.retry_in is None
 
 
 async def test_what_a_lost_worker_held_of_a_group_is_free_again(house: House) -> None:
@@ -168,3 +193,31 @@ async def test_a_tenants_quotas_hold_and_say_so(house: House) -> None:
         sentence = await until_async(told)
     assert sentence is not None
     assert "of this minute have begun; the next minute begins at" in sentence
+
+
+async def test_what_runs_when_a_tenant_gets_a_quota_counts(house: House) -> None:
+    release = asyncio.Event()
+
+    async def wait(ctx: Context) -> None:
+        await release.wait()
+
+    house.registry.add(wait, "work")
+    await house.create(overlap="allow")
+    async with house.working():
+        before = [await house.trigger() for _ in range(2)]
+        for key in before:
+            await house.until_state(key, State.RUNNING)
+        await house.store.change_tenant("default", None, {"running": 2})
+        await house.store.gate_waiting()
+        after = await house.trigger()
+
+        async def told() -> str | None:
+            return (await house.executions.get(TENANT, str(after))).waits_for
+
+        sentence = await until_async(told)
+        assert sentence is not None
+        assert "2 of 2 executions are running" in sentence
+        assert (await house.get(after)).state is State.PENDING
+        release.set()
+        for key in (*before, after):
+            await house.until_state(key, State.SUCCEEDED)

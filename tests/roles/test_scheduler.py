@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+from prometheus_client import REGISTRY
 
 from cronwell.config import Settings
 from cronwell.model.shards import shard_of
@@ -96,6 +97,17 @@ async def test_a_scheduler_stages_what_comes_into_the_look_ahead(
     await scheduler.stop()
     [execution] = await still_house.history(job)
     assert execution.key.slot == NOON + timedelta(hours=1)
+
+
+async def test_the_rounds_of_a_chore_that_were_done_are_counted(still_house: House) -> None:
+    def counted() -> float:
+        return REGISTRY.get_sample_value("cronwell_chores_done_total", {"chore": Sweeping.name}) or 0.0
+
+    before, chore = counted(), Sweeping()
+    scheduler = Scheduler(still_house, [chore])
+    await until(lambda: chore.rounds >= 2)
+    await scheduler.stop()
+    assert counted() - before == chore.rounds
 
 
 async def test_of_two_schedulers_one_does_a_chore_and_the_other_takes_over_at_once_when_it_stops(

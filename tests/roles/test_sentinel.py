@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -16,8 +17,10 @@ from cronwell.config import DatabaseSettings, Settings
 from cronwell.runtime.service import run_services
 from cronwell.sentinel.incidents import Incidents, Notice
 from cronwell.sentinel.judging import Level, Limits, Problem, Reading, Verdict, Waiting, in_words, judge
+from cronwell.sentinel.lines import Line, Lines
 from cronwell.sentinel.paging import Pager
 from cronwell.sentinel.watching import Eye, Watch, look_once
+from cronwell.store.port import Claimed
 from tests.support.house import House
 from tests.support.pages import paging_desk
 from tests.support.waiting import until
@@ -208,6 +211,52 @@ async def test_the_sentinel_reads_how_things_stand(house: House) -> None:
         "the second of one job waits for the first"
     )
     await eye.close()
+
+
+async def test_what_waits_before_a_gate_that_lets_nobody_through_is_overdue(house: House) -> None:
+    await house.create("full", group={"key": "warehouse", "limit": 1})
+    for _ in range(3):
+        await house.trigger("full", overlap="allow")
+    await house.database.execute("update executions set ready_at = now() - interval '1 hour'")
+    # So short that it has always passed between two looks.
+    eye = Eye(_settings(house.url), dataclasses.replace(LIMITS, overdue=timedelta(microseconds=1)))
+
+    async def overdue() -> list[int]:
+        return [each.count for each in (await eye.look()).overdue]
+
+    assert await overdue() == [], "one look does not tell"
+    assert await overdue() == [1], "the first in line"
+    worker = await house.enter()
+    [line] = await house.store.waiting_lines(["default"], house.clock.now())
+    claims: list[Claimed] = []
+    for _ in range(2):  # at first there is no gate to lock
+        found, _ = await house.store.claim_gated(
+            worker.id, [line], places=9, shares={}, ready_by=house.clock.now(), now=house.clock.now()
+        )
+        claims += found
+    assert len(claims) == 1
+    assert [await overdue(), await overdue()] == [[], []], "the gate is full"
+    await house.database.execute("update executions set fence = fence + 1 where state = 'running'")
+    assert [await overdue(), await overdue()] == [[], [1]], (
+        "who went through does not run by that claim any more"
+    )
+    await house.database.execute(
+        "insert into gates (tenant_id, gate, minute, used) select tenant_id, '', date_trunc('minute', now()) + interval"
+        " '1 minute', 5 from executions limit 1"
+    )
+    await house.database.execute("update tenants set max_per_minute = 5")
+    assert await overdue() == [], "nor while the minute's quota is used up"
+    await eye.close()
+
+
+def test_a_line_that_moves_is_not_overdue() -> None:
+    lines = Lines(10 * SECOND)
+    first, second = (Line("a", 1, "g", UUID(int=n), NOON, NOON) for n in (1, 2))
+    assert [lines.take([first], NOON + n * SECOND) for n in (0, 5, 9)] == [()] * 3
+    assert lines.take([first, second], NOON + 10 * SECOND) == (Waiting("a", 1, NOON),)
+    assert lines.take([second], NOON + 19 * SECOND) == ()
+    assert lines.take([], NOON + 20 * SECOND) == (), "no room for a moment"
+    assert [lines.take([second], NOON + n * SECOND) for n in (21, 30)] == [()] * 2, "counted anew"
 
 
 async def test_what_is_staged_ahead_is_not_overdue(house: House) -> None:

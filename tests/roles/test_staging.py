@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from cronwell import errors
+from cronwell.control.jobs import Jobs
 from cronwell.control.pacing import HEAD_START
 from cronwell.control.scheduling import move_from
 from cronwell.model.execution import State
@@ -179,6 +180,35 @@ async def test_an_outage_becomes_no_storm_what_it_missed_starts_at_a_rate_and_be
         assert due == min(rate, 1200 - rate * second)
     assert {each.priority for each in caught} == {1}, "one below their own"
     assert {each.priority for each in await still_house.history(live)} == {1}
+
+
+async def test_a_moment_that_passes_while_a_batch_is_written_down_is_not_missed(still_house: House) -> None:
+    class Hurrying(ManualClock):
+        """Ten seconds pass between any two looks at it."""
+
+        def now(self) -> datetime:
+            now = super().now()
+            self.set(now + 10 * SECOND)
+            return now
+
+    jobs = Jobs(still_house.store, still_house.bus, Hurrying(NOON), still_house.settings)
+    named = {"at": [(NOON + n * SECOND).isoformat() for n in (5, 3600)]}
+    schedules = [{"in": "5s"}, named, "* * * * * *"]
+    once, listed, often = await jobs.create_many(
+        CALLER,
+        [
+            {"name": f"job-{n}", "target": "https://example.com", "schedule": schedule}
+            for n, schedule in enumerate(schedules)
+        ],
+    )
+    assert [each.error for each in (once, listed, often)] == [None] * 3
+    slots = {
+        each.job_id: [found.key.slot for found in await still_house.history(each.job_id)]
+        for each in (once, listed, often)
+        if each.job_id is not None
+    }
+    assert list(slots.values())[:2] == [[NOON + 5 * SECOND]] * 2
+    assert min(slots[often.job_id or UUID(int=0)]) > NOON + 10 * SECOND, "what recurs begins when it is there"
 
 
 async def test_a_long_outage_of_a_seconds_job_is_accounted_for_as_a_range(

@@ -310,6 +310,26 @@ async def test_a_long_list_comes_in_pages(
     assert [each.changed for each in parts] == [3, 3, 1]
 
 
+async def test_a_walk_rests_where_nothing_is_to_be_done_and_hurries_where_something_is(
+    town: House, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        await town.create(f"job-{number}", schedule=AT_SIX)
+    monkeypatch.setattr(verbs, "WINDOW", 3)
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    assert await town.tzdata.settle_all(rest) == 0
+    assert len(rests) == 2
+    assert all(0 < seconds < 60 for seconds in rests)
+    rests.clear()
+    releases.install("2026b", EAST)
+    assert await town.tzdata.settle_all(rest) == 7
+    assert rests == []
+
+
 async def test_a_plan_that_cannot_be_read_does_not_keep_others_from_moving(
     town: House, releases: Releases
 ) -> None:

@@ -52,3 +52,13 @@ async def test_nobody_acts_unless_said(database: Database) -> None:
         with acting.acting_for(None):
             assert acting.begin() == "begin"
     assert not acting.is_acting()
+
+
+async def test_plans_are_kept_where_that_is_asked_for_and_nowhere_else(database: Database) -> None:
+    modes = []
+    for keeps_plans in (False, True, False):
+        async with database.transaction(keeps_plans=keeps_plans) as connection:
+            modes.append(await connection.fetchval("show plan_cache_mode"))
+    assert modes == ["force_custom_plan", "force_generic_plan", "force_custom_plan"]
+    modes.append(await database.fetchval("show plan_cache_mode"))
+    assert modes[-1] == "force_custom_plan"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -327,6 +328,19 @@ def test_a_first_start_that_was_interrupted_is_begun_anew(directory: Path) -> No
 
 
 # What cannot be started
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("file/data", "File exists"), ("file", "Not a directory"), ("x" * 300, "File name too long")],
+)
+def test_a_data_directory_that_cannot_be_made_is_told_with_the_reason_and_the_way_out(
+    directory: Path, place: str, why: str
+) -> None:
+    (directory / "file").touch()
+    told = rf"{re.escape(str(directory / place))} cannot be made .*{why}.*; choose another with --data-dir or CRONWELL_DATA_DIR"
+    with embedded(directory / place) as server, pytest.raises(errors.ConfigError, match=told):
+        server.start()
 
 
 def test_data_of_another_version_is_refused_and_left_alone(data_dir: Path) -> None:

@@ -26,6 +26,14 @@ def test_buffers_are_an_eighth_of_memory_within_bounds(memory: int, buffers: str
     assert settings_for(memory)["shared_buffers"] == buffers
 
 
+@pytest.mark.parametrize(
+    ("memory", "log"),
+    [(256 * MIB, "4096MB"), (8 * GIB, "4096MB"), (12 * GIB, "6144MB"), (256 * GIB, "8192MB")],
+)
+def test_a_larger_machine_has_room_for_a_longer_log(memory: int, log: str) -> None:
+    assert settings_for(memory)["max_wal_size"] == log
+
+
 def test_statement_statistics_are_kept_only_where_they_can_be() -> None:
     assert "shared_preload_libraries" not in settings_for(GIB)
     loaded = settings_for(GIB, has_statement_statistics=True)

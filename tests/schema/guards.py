@@ -15,6 +15,7 @@ from pathlib import Path
 import cronwell.sentinel
 import cronwell.store.postgres
 from cronwell.runtime.statements import load_statements
+from cronwell.store.postgres.rows import micros
 from tests.schema.million import FIRST_DAY, NOON, ROWS, job_id, slot_of, worker_id
 from tests.schema.plans import Explained, Scan
 
@@ -107,6 +108,7 @@ def taken(scan: Scan) -> Way | None:
 _NUMBERS = (1, 250_000, ROWS // 2, ROWS - 1, ROWS)
 _SLOTS = [*map(slot_of, _NUMBERS), NOON + timedelta(days=1), NOON + timedelta(days=2)]
 _COUNT = len(_SLOTS)
+_MICROS = list(map(micros, _SLOTS))
 _KEYS: list[list[object]] = [
     [1] * _COUNT,
     [job_id(1 + number) for number in range(_COUNT)],
@@ -145,14 +147,17 @@ HOT = [
         ],
         {},
     ),
-    Guard(
-        "insert_staged",
-        [
-            *(_KEYS[0], _KEYS[1], _FENCES, [1] * _COUNT, [0] * _COUNT, ["default"], [1] * _COUNT),
-            *(list(range(1, _COUNT + 1)), _SLOTS, _SLOTS),
-            *([0] * _COUNT, ["group"], [3], [0] * _COUNT, [False] * _COUNT),
-        ],
-        {},
+    *(
+        Guard(
+            name,
+            [
+                *(_KEYS[0], _KEYS[1], _FENCES, [1] * _COUNT, [0] * _COUNT, ["default"], [1] * _COUNT),
+                *(list(range(1, _COUNT + 1)), _MICROS, _NONE),
+                *([0] * _COUNT, ["group"], [3], [0] * _COUNT, [False] * _COUNT),
+            ],
+            {},
+        )
+        for name in ("insert_fresh", "insert_staged")
     ),
     Guard(
         "move_cursors",
@@ -198,12 +203,14 @@ HOT = [
         },
     ),
     Guard("cancel_overlapped", [_KEYS[1], _SLOTS, NOON], {"executions": (EARLIER,), "e": (KEY,)}),
+    Guard("due_tiers", [["default"], NOON], {"due": (CLAIMABLE,)}),
     Guard(
         "waiting_gates",
         [["default"], NOON, 1000, 0, ""],
         {
             "executions": (way("executions_gated", "pool", "priority", "tenant_id", "gate"),),
             "following": (way("executions_gated", "pool", "priority", "tenant_id", "gate"),),
+            "held": (KEY,),
         },
     ),
     Guard("count_holds", [[1, 1], ["", "warehouse"]], {"held": (KEY,)}),
@@ -257,7 +264,11 @@ HOT = [
     Guard("upstream_results", [_KEYS[0], _KEYS[1], _SLOTS, 65_536], {"j": (JOB,), "there": (AT_SLOT,)}),
     Guard("unfollowed", [500], {"cursors": (CURSOR,)}),
     Guard("tell_stuck", [NOON], {"j": (JOB,)}),
-    Guard("succeed", [*_KEYS, _FENCES, _SLOTS, _SLOTS, worker_id(1)], {"e": (KEY,)}),
+    Guard(
+        "succeed",
+        [_KEYS[0], _KEYS[1], "scheduled", _MICROS, _FENCES, _MICROS, _MICROS, worker_id(1)],
+        {"e": (KEY,)},
+    ),
     Guard(
         "park",
         [*_KEYS, _FENCES, _WORKERS, _SLOTS, _SLOTS, _SLOTS, _NONE],
@@ -349,6 +360,19 @@ HOT = [
             "step": (way("executions_claimable", "pool"),),
             "due": (CLAIMABLE,),
             "earlier": (EARLIER,),
+        },
+    ),
+    Guard(
+        "open_gates",
+        [timedelta(seconds=30), 100],
+        {
+            "head": (way("executions_claimable"),),
+            "step": (way("executions_claimable", "pool"),),
+            "front": (way("executions_gated", "pool", "priority"),),
+            "behind": (way("executions_gated", "pool", "priority", "tenant_id", "gate"),),
+            "waiting": (way("executions_gated", "pool", "priority", "tenant_id", "gate", "ready_at"),),
+            "earlier": (EARLIER,),
+            "held": (KEY,),
         },
     ),
     Guard("backlog", [NOON], {"executions": (way("executions_claimable", "ready_at"),)}),
@@ -471,7 +495,9 @@ COLD = [
     Guard("mark_followed", [1, job_id(7)], {"executions": (OF_JOB,)}),
     Guard("latest_of", [1, _KEYS[1], NOON, None], {"there": (AT_SLOT,)}),
     Guard("lock_rerun", [1, _KEYS[1], NOON], {"e": (AT_SLOT,)}),
-    Guard("rerun", [*_ONE, NOON, True], {"executions": (KEY,), "newer": (EARLIER,), "jobs": (JOB,)}),
+    Guard(
+        "rerun", [*_ONE, NOON, True], {"executions": (KEY,), "e": (KEY,), "newer": (EARLIER,), "jobs": (JOB,)}
+    ),
     Guard("undo_dependents", [1, _KEYS[1], NOON, NOON], {"executions": (KEY,)}),
     Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "newer": (EARLIER,), "jobs": (JOB,)}),
     Guard(
@@ -533,7 +559,7 @@ COLD = [
 
 # These add rows, or read tables that stay small.
 UNGUARDED = {
-    *("insert_jobs", "insert_cursors", "put_cursor", "insert_skips", "register"),
+    *("insert_jobs", "put_cursor", "insert_skips", "register"),
     # One key, and a tenant by its own.
     "callback_terms",
     *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),
@@ -543,8 +569,8 @@ UNGUARDED = {
     *("list_audit", "check_audit", "note_change", "count_unsealed", "seal_audit"),
     # There are as many gates as groups, and as many holds as running executions that went through one.
     *("make_gates", "lock_gates", "hold_gates", "count_minute", "limited"),
-    # Reads all that waits on purpose, and seldom.
-    "gate_waiting",
+    # Read all that waits, and all that runs, on purpose, and seldom.
+    *("gate_waiting", "hold_running"),
     # A tenant has a few keys.
     *(
         "find_key",

@@ -10,8 +10,8 @@ import pytest
 
 from cronwell.config import DatabaseSettings, Settings
 from cronwell.model.execution import State
-from cronwell.runtime.embedded import MAJOR_VERSION
 from cronwell.runtime.postgres import Database
+from cronwell.runtime.programs import MAJOR_VERSION
 from cronwell.store.postgres.migrate import migrate
 from tests.schema import catalog, plans
 from tests.schema.guards import HOT

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cronwell.runtime.account import Account
-from cronwell.runtime.embedded import MAJOR_VERSION
+from cronwell.runtime.programs import MAJOR_VERSION
 from tests.schema.servers import installed
 from tests.support.postgres import temporary_directory
 from tests.support.replication import DATABASE, Server

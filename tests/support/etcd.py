@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from cronwell.config import EtcdSettings
+from tests.support.ports import free_port
 from tests.support.postgres import temporary_directory
 from tests.support.waiting import until_blocking
 
@@ -163,9 +164,3 @@ def binary(name: str) -> str:
     assert found is not None
     places: Sequence[str] = found.submodule_search_locations or ()
     return str(Path(next(iter(places))) / "etcdbin" / name)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

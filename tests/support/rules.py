@@ -38,7 +38,7 @@ def forget() -> None:
     for cached in (
         schedule.load,
         schedule.next_slot,
-        schedule._parse_cron,
+        schedule.shared,
         schedule._span,
         schedule._endless,
         planning.load_plan,

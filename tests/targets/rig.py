@@ -44,11 +44,8 @@ def make_call(
     """One attempt of an execution of the job `daily/invoices`."""
     return Call(
         tenant_id=1,
-        job_id=JOB,
+        key=ExecutionKey(JOB, Kind.SCHEDULED, slot),
         job_name=job_name,
-        execution_id=str(ExecutionKey(JOB, Kind.SCHEDULED, slot)),
-        kind=Kind.SCHEDULED,
-        slot=slot,
         attempt=attempt,
         fence=fence,
         target=Target.model_validate(target),

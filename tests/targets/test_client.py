@@ -12,6 +12,7 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from cronwell.config import HttpSettings
+from cronwell.errors import EgressRefused
 from cronwell.targets import client as client_module
 from cronwell.targets.client import Client, Origin
 from cronwell.targets.egress import Egress
@@ -27,13 +28,17 @@ class Names(AbstractResolver):
     def __init__(self) -> None:
         self.questions = 0
         self.may_answer = asyncio.Event()
+        self.addresses = ["127.0.0.1"]
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         self.questions += 1
         await self.may_answer.wait()
-        return [ResolveResult(hostname=host, host="127.0.0.1", port=port, family=family, proto=0, flags=0)]
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
+            for address in self.addresses
+        ]
 
     async def close(self) -> None:
         pass
@@ -176,7 +181,39 @@ async def test_who_waits_for_a_host_that_hangs_holds_no_place_of_others(open_cli
             task.cancel()
         await asyncio.wait(stuck)
         assert len(dead.requests) == 1
-    assert client._busy == 0
+    assert client._places.taken == 0
+    assert not any(origin.port == dead.port for origin in client._pools)
+
+
+async def test_who_gives_up_waiting_for_a_host_takes_no_place_from_who_came_after(open_client: Open) -> None:
+    client = open_client(per_host=1)
+    async with Receiver(answer=never_answer) as dead:
+        first = asyncio.create_task(ask(client, to(dead)))
+        await dead.arrived.wait()
+        waiting = asyncio.create_task(ask(client, to(dead)))
+        await eventually(lambda: len(client._pools[to(dead)].places._waiting) == 1, "one of them waits")
+        # In one turn of the loop: one is over, another begins, and who waited gives up.
+        first.cancel()
+        second = asyncio.create_task(ask(client, to(dead)))
+        waiting.cancel()
+        await asyncio.wait({first, waiting})
+        assert client._pools[to(dead)].places.taken == 1
+        second.cancel()
+        await asyncio.wait({second})
+    assert not client._pools
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.1", "127.0.0.2"]])
+async def test_an_address_is_judged_where_it_is_connected_to_whatever_the_resolver_let_through(
+    receiver: Receiver, names: Names, addresses: list[str]
+) -> None:
+    names.addresses = addresses
+    names.may_answer.set()
+    client = Client(HttpSettings(), Egress(), names)
+    with pytest.raises(EgressRefused):
+        await ask(client, to(receiver, "somewhere.example"))
+    await client.close()
+    assert (names.questions, receiver.connections) == (1, 0)
 
 
 async def test_a_name_is_looked_up_once_for_all_who_wait_although_the_first_gives_up(

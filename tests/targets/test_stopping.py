@@ -119,7 +119,10 @@ async def test_watching_leaves_nothing_on_the_event() -> None:
     signals = within()
     for _ in range(10):
         Watch(signals, lambda reason: None).close()
+        with Interrupt(signals):
+            pass
     assert signals.cancelled.listeners == 0
+    assert len(signals.deadlines) == 0
 
 
 async def test_who_waits_for_a_stop_is_told_also_when_it_was_set_before() -> None:

@@ -1,6 +1,6 @@
 """Many jobs in one request: NDJSON in, NDJSON out, whatever its length in a bounded memory.
 
-Jobs are read, judged and inserted by the chunk, and the results are sent meanwhile. Many clients send all of a body
+Jobs are read, judged and inserted by the chunk, one chunk while the next is judged, and the results are sent meanwhile. Many clients send all of a body
 before they read any of the answer. If results waited for such a client, it and we would wait for each other for ever.
 So reading never waits for sending: results that the client does not take yet go to a temporary file.
 """
@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any, Self
 
 import orjson
@@ -24,8 +25,7 @@ from cronwell import errors
 from cronwell.api import problems
 from cronwell.api.bodies import declared_length, parse_object
 from cronwell.api.services import Services
-from cronwell.control.jobs import Created
-from cronwell.control.views import write_time
+from cronwell.control.adding import Created, Judged
 from cronwell.model.access import Caller
 
 MEDIA_TYPE = "application/x-ndjson"
@@ -75,18 +75,30 @@ class Batch(Response):
     async def _fill(self, spill: Spill, receive: Receive) -> None:
         limits = self._services.settings.limits
         lines = Lines(longest=limits.body, most=limits.batch_body)
-        try:
-            async for chunk in lines.chunks(receive):
-                spill.write(await self._results(chunk))
-                if self._wrong > MOST_WRONG:
-                    raise errors.TooLarge(
-                        f"more than {MOST_WRONG} lines are wrong, and what is behind them was not read; "
-                        "mend them and send the rest from here"
-                    )
-        except errors.TooLarge as error:
-            spill.write(_line(lines.count, problem=problems.told(error)))
-        except ClientDisconnect:
-            pass
+        adding: asyncio.Task[None] | None = None
+        end = b""
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                async for chunk in lines.chunks(receive):
+                    judged = await self._judge(chunk)
+                    # One chunk is judged while the one before is inserted. Inserted they are in turn: a job may follow
+                    # one above it, and of two with the same name the upper one is made.
+                    if adding is not None:
+                        await adding
+                    if self._wrong > MOST_WRONG:
+                        end = _line(chunk[0].index, problem=_given_up())
+                        break
+                    adding = tasks.create_task(self._add(judged, spill), name="batch: insert")
+                else:
+                    if adding is not None:
+                        await adding
+                    if self._wrong > MOST_WRONG:
+                        end = _line(lines.count, problem=_given_up())
+            except errors.TooLarge as error:
+                end = _line(lines.count, problem=problems.told(error))
+            except ClientDisconnect:
+                pass
+        spill.write(end)
         # Not after an unforeseen error: an answer that ends in order would say that all lines were seen to.
         spill.close()
 
@@ -96,7 +108,7 @@ class Batch(Response):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _results(self, chunk: list[Line]) -> bytes:
+    async def _judge(self, chunk: list[Line]) -> _Chunk:
         parsed: list[tuple[int, dict[str, Any]]] = []
         results: dict[int, bytes] = {}
         for line in chunk:
@@ -104,19 +116,43 @@ class Batch(Response):
                 parsed.append((line.index, line.parse()))
             except errors.UserError as error:
                 results[line.index] = _line(line.index, problem=problems.told(error))
+        indexes = [index for index, _ in parsed]
         try:
-            created = await self._services.jobs.create_many(self._caller, [raw for _, raw in parsed])
+            judged = await self._services.jobs.judge_many(self._caller, [raw for _, raw in parsed])
         except errors.StoreUnavailable as error:
+            return _Chunk(indexes, results, error)
+        return _Chunk(indexes, results, judged)
+
+    async def _add(self, chunk: _Chunk, spill: Spill) -> None:
+        """Insert what is good of a chunk, and write what became of each of its lines."""
+        results = chunk.results
+        try:
+            if isinstance(chunk.judged, errors.StoreUnavailable):
+                raise chunk.judged
+            created = await self._services.jobs.add_many(self._caller, chunk.judged)
+        except (errors.StoreUnavailable, errors.UserError) as error:
+            # Of all that is good in the chunk: something that it goes by went away since it was judged, or the store.
             created = []
             failed = problems.told(error)
-            results |= {index: _line(index, problem=failed) for index, _ in parsed}
-        for (index, _), result in zip(parsed, created, strict=False):
+            results |= {index: _line(index, problem=failed) for index in chunk.indexes}
+        for index, result in zip(chunk.indexes, created, strict=False):
             results[index] = _told(index, result)
-        self._wrong += len(chunk) - sum(result.error is None for result in created)
-        return b"".join(results[line.index] for line in chunk)
+        self._wrong += len(results) - sum(result.error is None for result in created)
+        spill.write(b"".join(results[index] for index in sorted(results)))
 
 
 @dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Lines that are judged and not inserted yet."""
+
+    indexes: list[int]
+    """Of those that could be read."""
+    results: dict[int, bytes]
+    """Of the others, by their indexes."""
+    judged: Judged | errors.StoreUnavailable
+
+
+@dataclass(slots=True)  # not frozen: there are millions, and making one would take three times as long
 class Line:
     """One job as it was sent; without data where it was too long to keep."""
 
@@ -171,8 +207,11 @@ class Lines:
         full: list[list[Line]] = []
         *ended, rest = body.split(b"\n")
         for piece in ended:
-            self._add(piece)
-            self._end_line()
+            if self._rest or self._is_overlong or len(piece) > self._longest:
+                self._add(piece)
+                self._end_line()
+            else:
+                self._keep(piece)
             if len(self._chunk) >= CHUNK_LINES or self._size >= CHUNK_BYTES:
                 full.append(self._taken())
         self._add(rest)
@@ -189,7 +228,10 @@ class Lines:
         data = None if self._is_overlong else bytes(self._rest)
         self._is_overlong = False
         self._rest.clear()
-        if data is not None and not data.strip():
+        self._keep(data)
+
+    def _keep(self, data: bytes | None) -> None:
+        if data is not None and (not data or data.isspace()):
             return
         self._chunk.append(Line(self.count, data, self._longest))
         self._size += len(data or b"")
@@ -247,18 +289,29 @@ class Spill:
 def _told(index: int, result: Created) -> bytes:
     if result.error is not None:
         return _line(index, problem=problems.told(result.error))
+    at = result.next_fire_at
     return orjson.dumps(
         {
             "index": index,
             "status": "created",
-            "id": str(result.job_id),
+            "id": result.job_id,
             "name": result.name,
-            "next_fire_at": None if result.next_fire_at is None else write_time(result.next_fire_at),
+            # As `views.write_time` has it.
+            "next_fire_at": at if at is None or at.tzinfo is UTC else at.astimezone(UTC),
         },
-        option=orjson.OPT_APPEND_NEWLINE,
+        option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z,
     )
 
 
 def _line(index: int, *, problem: dict[str, Any]) -> bytes:
     made = {"index": index, "status": "error", "problem": problem}
     return orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _given_up() -> dict[str, Any]:
+    return problems.told(
+        errors.TooLarge(
+            f"more than {MOST_WRONG} lines are wrong, and what is behind them was not read; "
+            "mend them and send the rest from here"
+        )
+    )

@@ -17,6 +17,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from cronwell import errors
+from cronwell.model.validation import mismatch
 
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "cronwell.request_id"
@@ -141,6 +142,8 @@ def _parameter_problem(details: Mapping[str, Any]) -> errors.FieldProblem:
     # Where it was found, and its name: ("query", "limit").
     name = ".".join(str(part) for part in details["loc"][1:2])
     context = details.get("ctx", {})
+    if problem := mismatch(name, context.get("pattern", "")):
+        return problem
     accepted = context.get("expected") or context.get("pattern")
     if accepted is None and (bounds := {key: context[key] for key in ("ge", "le") if key in context}):
         accepted = " and ".join(f"{'at least' if key == 'ge' else 'at most'} {bounds[key]}" for key in bounds)

@@ -64,6 +64,16 @@ async def read_meters(database: Database, processes: Iterable[tuple[str, int]]) 
     return Reading(cpu, row["wal"], row["commits"])
 
 
+def machine_seconds() -> float:
+    """Processor time that the whole machine has spent at work; 0 where it does not tell."""
+    try:
+        fields = Path("/proc/stat").read_text().split(maxsplit=9)
+    except OSError:
+        return 0.0
+    user, nice, system, _idle, _waiting, interrupts, soft = (int(field) for field in fields[1:8])
+    return (user + nice + system + interrupts + soft) / _TICKS
+
+
 def memory_of(pid: int) -> int:
     """Bytes that a process has in memory: what it shares with others is counted in part."""
     try:

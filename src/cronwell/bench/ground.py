@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,10 +34,12 @@ class Ground:
         """A fresh database with the schema, and its address."""
         return scratch(self.server.url)
 
-    async def read_meters(self, database: Database, fleet: Fleet) -> Reading:
-        """What PostgreSQL and the fleet have spent so far."""
+    async def read_meters(
+        self, database: Database, fleet: Fleet, others: Iterable[tuple[str, int]] = ()
+    ) -> Reading:
+        """What PostgreSQL, the fleet, and other processes that share the cores with them have spent so far."""
         own = [] if self.server.pid is None else [("postgresql", self.server.pid)]
-        return await read_meters(database, [*own, *fleet.processes])
+        return await read_meters(database, [*own, *fleet.processes, *others])
 
 
 @contextlib.asynccontextmanager

@@ -25,6 +25,7 @@ from cronwell.model.shards import SHARDS
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.postgres import store as store_module
+from cronwell.store.postgres.rows import micros
 
 BATCH = 1000
 _SQL_FOLDER = Path(store_module.__file__).parent
@@ -92,8 +93,9 @@ async def _stage_all(url: str, until: datetime) -> None:
             size = len(rows)
             tenants, jobs, slots, ones = [1] * size, [r[1] for r in rows], [r[3] for r in rows], [1] * size
             nothing: list[None] = [None] * size
+            instants = list(map(micros, slots))
             await connection.execute(
-                sql["insert_staged"],
+                sql["insert_fresh"],
                 tenants,
                 jobs,
                 ones,
@@ -102,8 +104,8 @@ async def _stage_all(url: str, until: datetime) -> None:
                 ["default"],
                 ones,
                 list(range(1, size + 1)),
-                slots,
-                slots,
+                instants,
+                nothing,
                 [0] * size,
                 [],
                 [],
@@ -128,7 +130,7 @@ async def _stage_all(url: str, until: datetime) -> None:
 async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> float:
     database = await Database.connect(DatabaseSettings(), url, application_name="limit worker", is_hot=True)
     claims = load_statements(_SQL_FOLDER / "claims.sql")
-    sql = load_statements(_SQL_FOLDER / "executions.sql")
+    sql = load_statements(_SQL_FOLDER / "results.sql")
     now = await database.fetchval("select now()")
     began: float | None = None
     done = 0
@@ -139,13 +141,13 @@ async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> fl
             continue
         began = began or time.perf_counter()
         size = len(rows)
-        times = [now] * size
+        times = [micros(now)] * size
         await database.fetchval(
             sql["succeed"],
             [1] * size,
             [r[1] for r in rows],
-            [r[2] for r in rows],
-            [r[3] for r in rows],
+            "scheduled",
+            [micros(r[3]) for r in rows],
             [r["fence"] for r in rows],
             times,
             times,

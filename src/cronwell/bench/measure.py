@@ -93,14 +93,25 @@ async def measure_drain(
 
 
 async def measure_steady(
-    ground: Ground, database: Database, url: str, *, rate: int, seconds: int, progress: Progress
+    ground: Ground,
+    database: Database,
+    url: str,
+    *,
+    rate: int,
+    seconds: int,
+    progress: Progress,
+    warm_up: int = 0,
 ) -> Outcome:
-    """Run `rate` slots a second, spread evenly, open loop: what is late does not hold up what comes after."""
+    """Run `rate` slots a second, spread evenly, open loop: what is late does not hold up what comes after.
+
+    The first is due `warm_up` seconds after the jobs were registered. Without it the scheduler stages its whole look-ahead
+    while the first seconds run.
+    """
     due = rate * seconds
     async with fleet(ground.settings, url, workers=ground.workers) as processes:
         await until_up(database, ground.workers)
         now: datetime = await database.fetchval("select now()")
-        start = (now + LEAD + timedelta(seconds=rate / 4000)).replace(microsecond=0)
+        start = (now + LEAD + timedelta(seconds=warm_up + rate / 4000)).replace(microsecond=0)
         second = timedelta(seconds=1)
         end = start + timedelta(seconds=seconds)
         await register(database, Load(rate, start, spread=second, every=second))

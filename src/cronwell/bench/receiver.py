@@ -13,9 +13,9 @@ import gc
 import importlib
 import multiprocessing
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, cast
@@ -56,7 +56,7 @@ class Receiver:
         return f"http://{HOST}:{self.port}/deliveries"
 
     async def figures(self) -> dict[str, Any]:
-        """What has arrived so far, as `figures_of` sums it up, and the last delivery as it came."""
+        """What has arrived so far, as `figures_of` sums it up, on how many connections, and the last delivery as it came."""
         return await asyncio.to_thread(_read, f"http://{HOST}:{self.port}/figures")
 
 
@@ -102,66 +102,98 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(int(place), 1) - 1]
 
 
+@dataclass(slots=True)
+class Log:
+    """What a receiver keeps, and how long it takes to answer."""
+
+    delay_seconds: float = 0.0
+    arrivals: list[Arrival] = field(default_factory=list)
+    connections: int = 0
+    latest: bytes = b""
+    """The last delivery, as it came."""
+    unanswered: deque[tuple[float, asyncio.Transport]] = field(default_factory=deque)
+    """Who is answered when, on the loop's clock: all wait for as long, so who came first is first."""
+
+    def answer_due(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer those whose time has come: one timer serves them all."""
+        now = loop.time()
+        while self.unanswered and self.unanswered[0][0] <= now:
+            transport = self.unanswered.popleft()[1]
+            if not transport.is_closing():
+                transport.write(ANSWER)
+        if self.unanswered:
+            # Those of the same millisecond are answered together, at its end.
+            loop.call_at(self.unanswered[0][0] + 0.001, self.answer_due, loop)
+
+
 class Peer(asyncio.Protocol):
     """One connection: requests come one after the other, as clients without pipelining send them."""
 
-    def __init__(self, arrivals: list[Arrival], delay_seconds: float, latest: list[bytes]) -> None:
-        self._arrivals = arrivals
-        self._delay_seconds = delay_seconds
-        self._latest = latest
+    __slots__ = ("_log", "_loop", "_rest", "_transport")
+
+    def __init__(self, log: Log, loop: asyncio.AbstractEventLoop) -> None:
+        self._log = log
+        self._loop = loop
         self._rest = b""
-        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not by isinstance: uvloop's transports are none of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop's signature
-        self._transport = None
+        self._log.connections += 1
 
     def data_received(self, data: bytes) -> None:
         at = time.time()
-        data = self._rest + data if self._rest else data
+        if self._rest:
+            data, self._rest = self._rest + data, b""
         end = data.find(b"\r\n\r\n")
-        head = data[:end].lower()
-        if end < 0 or len(data) < (whole := end + 4 + int(_value(head, head, b"content-length") or 0)):
+        if end < 0 or len(data) < (whole := end + 4 + int(_value(data, end, _LENGTH) or 0)):
             self._rest = data
             return
-        self._rest = data[whole:]
-        if head.startswith(b"get "):
+        if len(data) > whole:
+            data, self._rest = data[:whole], data[whole:]
+        if data.startswith(b"GET "):
             self._tell()
             return
-        self._arrivals.append(
-            Arrival(at, _value(head, data, b"webhook-id"), _value(head, data, b"cronwell-slot"))
-        )
-        self._latest[0] = data[:whole]
-        if self._delay_seconds:
-            asyncio.get_running_loop().call_later(self._delay_seconds, self._answer)
-        else:
-            self._answer()
-
-    def _answer(self) -> None:
-        if self._transport is not None:
+        log = self._log
+        log.arrivals.append(Arrival(at, _value(data, end, _EXECUTION), _value(data, end, _SLOT)))
+        log.latest = data
+        if not log.delay_seconds:
             self._transport.write(ANSWER)
+            return
+        log.unanswered.append((self._loop.time() + log.delay_seconds, self._transport))
+        if len(log.unanswered) == 1:
+            self._loop.call_later(log.delay_seconds, log.answer_due, self._loop)
 
     def _tell(self) -> None:
-        told = {**figures_of(self._arrivals), "latest": self._latest[0].decode("latin-1")}
+        log = self._log
+        told = {
+            **figures_of(log.arrivals),
+            "connections": log.connections - 1,  # but for the one that asks
+            "latest": log.latest.decode("latin-1"),
+        }
         body = orjson.dumps(told)
-        if self._transport is not None:
-            self._transport.write(
-                b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-            )
-            self._transport.close()
+        self._transport.write(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        self._transport.close()
 
 
-def _value(head: bytes, data: bytes, name: bytes) -> bytes:
-    """The value of a header in `data`, found in `head`, which is the same in lower case; empty if it is not there."""
-    found = head.find(b"\r\n" + name + b":")
+# As a worker spells them.
+_LENGTH = b"\r\nContent-Length: "
+_EXECUTION = b"\r\nwebhook-id: "
+_SLOT = b"\r\nCronwell-Slot: "
+
+
+def _value(data: bytes, end: int, name: bytes) -> bytes:
+    """The value of a header in a head that ends at `end`; empty if it is not there."""
+    found = data.find(name, 0, end)
     if found < 0:
-        return b""
-    start = found + len(name) + 3
-    end = head.find(b"\r\n", start)
-    return data[start : end if end >= 0 else len(head)].strip()
+        # Another client may spell it in another way.
+        found = data[:end].lower().find(name.lower())
+        if found < 0:
+            return b""
+    start = found + len(name)
+    return data[start : data.find(b"\r\n", start)].strip()
 
 
 def _seconds(slot: bytes) -> float:
@@ -204,10 +236,9 @@ def _serve_alone(telling: Connection, delay_seconds: float) -> None:
 
 
 async def _serve(telling: Connection, delay_seconds: float) -> None:
-    arrivals: list[Arrival] = []
-    latest = [b""]
+    log = Log(delay_seconds)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Peer(arrivals, delay_seconds, latest), HOST, 0, backlog=BACKLOG)
+    server = await loop.create_server(lambda: Peer(log, loop), HOST, 0, backlog=BACKLOG)
     telling.send(server.sockets[0].getsockname()[1])
     await server.serve_forever()
 

@@ -31,6 +31,17 @@ where state = 'active'
 order by random()
 limit $2
 """
+# Numbers, and so names, are in the order of registration, which is that of the table and of its key.
+_SAMPLE_OF = """
+select id
+from jobs
+where tenant_id = $1
+    and state = 'active'
+    and name >= $2
+    and name < $3
+order by random()
+limit $4
+"""
 # As an edit through the API would leave them.
 _WAKE = """
 with woken as (
@@ -113,12 +124,22 @@ async def sample(database: Database, of: int, count: int) -> list[UUID]:
     return [row["id"] for row in rows]
 
 
+async def sample_of(database: Database, numbers: range, count: int) -> list[UUID]:
+    """Some of the jobs with these numbers, which lie together."""
+    first, end = name_of(numbers.start), name_of(numbers.stop)
+    async with database.transaction() as connection:
+        await connection.execute("set local statement_timeout = 0")
+        rows = await connection.fetch(_SAMPLE_OF, TENANT, first, end, count, timeout=600)
+    return [row["id"] for row in rows]
+
+
 async def tidy(url: str) -> None:
     """Do now what PostgreSQL would do at a time of its own choosing: in the middle of what is measured."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("vacuum analyze jobs")
         await connection.execute("vacuum analyze cursors")
+        await connection.execute("vacuum analyze executions")
     finally:
         await connection.close()
     await checkpoint(url)

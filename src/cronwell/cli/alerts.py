@@ -76,11 +76,8 @@ def try_channel(context: typer.Context, name: Channel, as_json: Json = False) ->
     here = session(context)
     screen = here.screen(as_json)
     execution = here.client.post(f"{channel_path(name)}/test")["execution"]
-    ended = wait_for(here.client, execution, "retrying")
-    if as_json:
-        screen.json(ended)
-    else:
-        screen.line(f"{name}: {ending(ended)}")
+    ended = wait_for(here.client, screen, execution, "retrying")
+    screen.answer(ended, f"{name}: {ending(ended)}")
     if ended["state"] != "succeeded":
         raise typer.Exit(ExitCode.FAILED)
 
@@ -111,14 +108,14 @@ def set_rule(context: typer.Context, name: Rule, content: Content, as_json: Json
     """Make a rule, or change it; it is judged every few seconds from then on."""
     here = session(context)
     kept = here.client.put(rule_path(name), _object(content, '{"on": …, "when": …, "channels": […]}'))
-    _say(here.screen(as_json), kept, f"rule {kept['name']} is at revision {kept['revision']}")
+    here.screen(as_json).answer(kept, f"rule {kept['name']} is at revision {kept['revision']}")
 
 
 @rules.command("delete")
 def delete_rule(context: typer.Context, name: Rule, as_json: Json = False) -> None:
     """Delete a rule; its incidents are over, and who was told of them is told that."""
     here = session(context)
-    _say(here.screen(as_json), here.client.delete(rule_path(name)), f"rule {name} is deleted")
+    here.screen(as_json).answer(here.client.delete(rule_path(name)), f"rule {name} is deleted")
 
 
 @channels.command("list")
@@ -149,14 +146,14 @@ def set_channel(context: typer.Context, name: Channel, content: Content, as_json
     """Make a channel, or change it."""
     here = session(context)
     kept = here.client.put(channel_path(name), _object(content, '{"webhook": {"url": "https://…"}}'))
-    _say(here.screen(as_json), kept, f"channel {kept['name']} is at revision {kept['revision']}")
+    here.screen(as_json).answer(kept, f"channel {kept['name']} is at revision {kept['revision']}")
 
 
 @channels.command("delete")
 def delete_channel(context: typer.Context, name: Channel, as_json: Json = False) -> None:
     """Delete a channel by which no rule speaks."""
     here = session(context)
-    _say(here.screen(as_json), here.client.delete(channel_path(name)), f"channel {name} is deleted")
+    here.screen(as_json).answer(here.client.delete(channel_path(name)), f"channel {name} is deleted")
 
 
 def _object(content: str, example: str) -> dict[str, Any]:
@@ -164,13 +161,6 @@ def _object(content: str, example: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise usage(f"CONTENT is not an object such as {example}")
     return given
-
-
-def _say(screen: Screen, answer: object, sentence: str) -> None:
-    if screen.as_json:
-        screen.json(answer)
-    else:
-        screen.line(sentence)
 
 
 def _incident_row(screen: Screen, incident: dict[str, Any]) -> Sequence[object]:

@@ -129,7 +129,7 @@ def backfill(
         body["to"] = plan["to"]
     made = here.client.post(path, body, key=check_key(idempotency_key or str(uuid4())))
     if not wait:
-        _say(screen, made, f"backfill {made['id']} of {made['job']}: {made['slots']} slots")
+        screen.answer(made, f"backfill {made['id']} of {made['job']}: {made['slots']} slots")
         return
     if not as_json:
         screen.remark(f"backfill {made['id']} of {made['job']}: {made['slots']} slots")
@@ -199,7 +199,7 @@ def _change(context: typer.Context, backfill: str, verb: str, done: str, *, as_j
     here = session(context)
     screen = here.screen(as_json)
     answer = here.client.post(f"{backfill_path(backfill)}/{verb}")
-    _say(screen, answer, f"{done} backfill {answer['id']} of {answer['job']}: {_standing(answer)}")
+    screen.answer(answer, f"{done} backfill {answer['id']} of {answer['job']}: {_standing(answer)}")
 
 
 def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ def _waited(client: Client, screen: Screen, found: dict[str, Any]) -> dict[str, 
 
 
 def _finish(screen: Screen, over: dict[str, Any]) -> None:
-    _say(screen, over, f"{over['state']}: {_standing(over)}")
+    screen.answer(over, f"{over['state']}: {_standing(over)}")
     if over["state"] != "finished" or over["failed"] or over["cancelled"]:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -288,10 +288,3 @@ def _described(screen: Screen, backfill: dict[str, Any]) -> list[tuple[str, obje
         ("created", screen.moment(backfill["created_at"])),
         ("finished", backfill["finished_at"] and screen.moment(backfill["finished_at"])),
     ]
-
-
-def _say(screen: Screen, answer: object, sentence: str) -> None:
-    if screen.as_json:
-        screen.json(answer)
-    else:
-        screen.line(sentence)

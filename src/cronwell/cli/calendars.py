@@ -73,10 +73,7 @@ def set_calendar(
     if not isinstance(given, dict):
         raise usage('CONTENT is not an object such as {"holidays": [{"country": "DE"}]}')
     kept = here.client.put(calendar_path(name), given)
-    if as_json:
-        screen.json(kept)
-    else:
-        screen.line(f"calendar {kept['name']} is at revision {kept['revision']}")
+    screen.answer(kept, f"calendar {kept['name']} is at revision {kept['revision']}")
 
 
 @app.command()
@@ -85,10 +82,7 @@ def delete(context: typer.Context, name: Name, as_json: Json = False) -> None:
     here = session(context)
     screen = here.screen(as_json)
     answer = here.client.delete(calendar_path(name))
-    if as_json:
-        screen.json(answer)
-    else:
-        screen.line(f"calendar {name} is deleted")
+    screen.answer(answer, f"calendar {name} is deleted")
 
 
 def _row(_: Screen, calendar: dict[str, Any]) -> Sequence[object]:

@@ -93,10 +93,7 @@ def dismiss(context: typer.Context, execution: Execution, as_json: Json = False)
     here = session(context)
     screen = here.screen(as_json)
     answer = here.client.post(f"{dead_letter_path(execution)}/dismiss")
-    if as_json:
-        screen.json(answer)
-    else:
-        screen.line(f"dismissed {execution}")
+    screen.answer(answer, f"dismissed {execution}")
 
 
 def _filter(

@@ -107,10 +107,7 @@ def retry(context: typer.Context, execution: Execution, as_json: Json = False) -
     here = session(context)
     screen = here.screen(as_json)
     answer = here.client.post(f"{execution_path(execution)}/retry")
-    if as_json:
-        screen.json(answer)
-    else:
-        screen.line(f"retrying {execution}: {answer['state']}")
+    screen.answer(answer, f"retrying {execution}: {answer['state']}")
 
 
 app.command("rerun")(rerun)

@@ -37,6 +37,7 @@ def explain(
         ("slot before", found.get("previous_slot")),
         ("slot after", found.get("next_slot")),
         ("decided by", (found.get("override") or {}).get("author")),
+        *(("follows", f"{each['job']}: {each['state']}") for each in found.get("upstreams", [])),
         ("execution", (found.get("execution") or {}).get("id")),
     ]
     for name, value in fields:

@@ -68,10 +68,7 @@ def set_limit(
     screen = here.screen(as_json)
     body = {"rate": rate, "concurrency": concurrency, "breaker": has_breaker}
     kept = here.client.put(limit_path(target), body)
-    if as_json:
-        screen.json(kept)
-    else:
-        screen.line(f"{kept['target']} {_told(kept)}")
+    screen.answer(kept, f"{kept['target']} {_told(kept)}")
 
 
 @limits.command("list")
@@ -94,10 +91,7 @@ def delete(context: typer.Context, target: Target, as_json: Json = False) -> Non
     here = session(context)
     screen = here.screen(as_json)
     answer = here.client.delete(limit_path(target))
-    if as_json:
-        screen.json(answer)
-    else:
-        screen.line(f"nothing limits {target} any more")
+    screen.answer(answer, f"nothing limits {target} any more")
 
 
 @app.command("list")
@@ -122,10 +116,7 @@ def close(context: typer.Context, host: Host, as_json: Json = False) -> None:
     here = session(context)
     screen = here.screen(as_json)
     answer = here.client.post(f"{host_path(host)}/close")
-    if as_json:
-        screen.json(answer)
-    else:
-        screen.line(f"{answer['host']} is called again; {answer['held']} executions waited for it")
+    screen.answer(answer, f"{answer['host']} is called again; {answer['held']} executions waited for it")
 
 
 def _told(limit: dict[str, Any]) -> str:

@@ -129,7 +129,7 @@ def pause(
             raise usage(f"--until: {error}") from None
     answer = here.client.post(f"{job_path(job)}/pause", body)
     held = (answer.get("pause") or {}).get("until")
-    _say(screen, answer, f"paused {answer['name']}" + (f" until {screen.moment(held)}" if held else ""))
+    screen.answer(answer, f"paused {answer['name']}" + (f" until {screen.moment(held)}" if held else ""))
 
 
 @app.command()
@@ -147,7 +147,7 @@ def resume(
     answer = here.client.post(f"{job_path(job)}/resume", {"fire_missed": fire_missed.value})
     following = answer.get("next_fire_at")
     when = f"; it fires next at {screen.moment(following)}" if following else ""
-    _say(screen, answer, f"resumed {answer['name']}{when}")
+    screen.answer(answer, f"resumed {answer['name']}{when}")
 
 
 @app.command()
@@ -182,12 +182,12 @@ def trigger(
     key = check_key(idempotency_key or str(uuid4()))
     execution = here.client.post(f"{job_path(job)}/trigger", body, key=key)
     if not wait:
-        _say(screen, execution, f"triggered {execution['job']}: execution {execution['id']}")
+        screen.answer(execution, f"triggered {execution['job']}: execution {execution['id']}")
         return
     if not as_json:
         screen.remark(f"triggered {execution['job']}: execution {execution['id']}")
-    ended = wait_for(here.client, execution["id"])
-    _say(screen, ended, ending(ended))
+    ended = wait_for(here.client, screen, execution["id"])
+    screen.answer(ended, ending(ended))
     if not as_json and ended.get("output"):
         screen.line(ended["output"].rstrip("\n"))
     if ended["state"] != "succeeded":
@@ -209,7 +209,7 @@ def delete(
         screen.remark("nothing was deleted")
         raise typer.Exit(ExitCode.FAILED)
     answer = here.client.delete(job_path(job) + ("?force=true" if force else ""))
-    _say(screen, answer, f"deleted {job}")
+    screen.answer(answer, f"deleted {job}")
 
 
 @app.command()
@@ -294,12 +294,16 @@ def _described(screen: Screen, job: dict[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def wait_for(client: Client, execution_id: str, *states: str) -> dict[str, Any]:
-    """An execution, once it has ended, or is in one of these states."""
+def wait_for(client: Client, screen: Screen, execution_id: str, *states: str) -> dict[str, Any]:
+    """An execution, once it has ended, or is in one of these states; what it waits for meanwhile is told."""
+    told = None
     while True:
         found: dict[str, Any] = client.get(execution_path(execution_id))
         if found["state"] in ENDED or found["state"] in states:
             return found
+        reason = found.get("waits_for")
+        if reason is not None and reason != told and not screen.as_json:
+            screen.remark(told := reason)
         time.sleep(WAIT_SECONDS)
 
 
@@ -309,10 +313,3 @@ def ending(execution: dict[str, Any]) -> str:
     sentence = f"{execution['state']} in {length}" if length else str(execution["state"])
     because = execution.get("error") or (execution.get("reason") if execution["state"] == "skipped" else None)
     return f"{sentence}: {because.strip().splitlines()[0]}" if because else sentence
-
-
-def _say(screen: Screen, answer: object, sentence: str) -> None:
-    if screen.as_json:
-        screen.json(answer)
-    else:
-        screen.line(sentence)

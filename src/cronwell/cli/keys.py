@@ -74,10 +74,7 @@ def revoke(context: typer.Context, key: KeyId, as_json: Json = False) -> None:
     here = session(context)
     screen = here.screen(as_json)
     revoked = here.client.post(f"{key_path(key)}/revoke")
-    if as_json:
-        screen.json(revoked)
-    else:
-        screen.line(f"key {revoked['prefix']} is revoked")
+    screen.answer(revoked, f"key {revoked['prefix']} is revoked")
 
 
 @app.command()

@@ -57,7 +57,10 @@ class Front(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            # What fails to be written is told like any other failure only as long as the command has not ended.
+            sys.stdout.flush()
+            return result
         except Failure as failure:
             _tell(ctx, failure)
             raise typer.Exit(failure.code) from None
@@ -65,6 +68,10 @@ class Front(TyperGroup):
             code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
             _tell(ctx, Failure(str(error), code))
             raise typer.Exit(code) from None
+        except BrokenPipeError:
+            # Whoever read has seen enough.
+            _forget_unwritten()
+            raise typer.Exit(ExitCode.FAILED) from None
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
@@ -97,7 +104,10 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character still gets the rest of the line.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # typed as TextIO, is a TextIOWrapper
-    app(prog_name="cronwell")
+    try:
+        app(prog_name="cronwell")
+    finally:
+        _write_the_rest()
 
 
 @app.callback()
@@ -179,6 +189,16 @@ def _hoisted(args: list[str]) -> list[str]:
         (front if arg.startswith(tuple(f"{name}=" for name in _ANYWHERE)) else rest).append(arg)
         place += 1
     return [*front, *rest]
+
+
+def _write_the_rest() -> None:
+    """Write what stdout still holds, quietly where its reader has gone away; Python itself would complain."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _forget_unwritten()
+        if error.errno != errno.EPIPE:
+            sys.exit(f"Error: {error}")
 
 
 def _forget_unwritten() -> None:

@@ -131,10 +131,7 @@ def remove(context: typer.Context, job: Job, slot: Slot, as_json: Json = False) 
     here = session(context)
     screen = here.screen(as_json)
     answer = here.client.delete(override_path(job, slot))
-    if as_json:
-        screen.json(answer)
-    else:
-        screen.line(f"{job} has its slot {slot} as its schedule says")
+    screen.answer(answer, f"{job} has its slot {slot} as its schedule says")
 
 
 def _put(

@@ -79,6 +79,13 @@ class Screen:
         """Write one JSON document."""
         print(json.dumps(value, indent=2, ensure_ascii=False))
 
+    def answer(self, value: object, sentence: str) -> None:
+        """Write what was answered for a program, and a sentence on it for people."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.line(sentence)
+
     def json_line(self, value: object) -> None:
         """Write one line of NDJSON, at once: somebody may be waiting for it."""
         print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)

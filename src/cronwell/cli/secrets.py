@@ -50,10 +50,7 @@ def set_secret(
     if not value:
         raise usage("the value is empty")
     kept = here.client.put(secret_path(name), {"value": value})
-    if as_json:
-        screen.json(kept)
-    else:
-        screen.line(f"secret {kept['name']} is at revision {kept['revision']}")
+    screen.answer(kept, f"secret {kept['name']} is at revision {kept['revision']}")
 
 
 @app.command("list")
@@ -110,10 +107,7 @@ def delete(
         screen.remark("nothing was deleted")
         raise typer.Exit(ExitCode.FAILED)
     answer = here.client.delete(f"{secret_path(name)}?force=true" if is_forced else secret_path(name))
-    if as_json:
-        screen.json(answer)
-    else:
-        screen.line(f"deleted {name}")
+    screen.answer(answer, f"deleted {name}")
 
 
 @app.command()

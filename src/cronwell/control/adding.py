@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 from uuid import UUID
@@ -12,13 +14,34 @@ from cronwell import errors
 from cronwell.config import SchedulerSettings
 from cronwell.control.calendars import Known
 from cronwell.control.definitions import Definition
-from cronwell.control.drafts import give_way, new_job
+from cronwell.control.drafts import Turn, new_job, resting_job
 from cronwell.control.following import check_new, link_new
 from cronwell.control.naming import note_named, unknown_secrets
-from cronwell.control.scheduling import first_move
-from cronwell.model.identity import RANDOM_BITS, new_job_id
+from cronwell.control.scheduling import first_move, rests_until
+from cronwell.model.identity import RANDOM_BYTES, new_job_ids
 from cronwell.model.schedule import Schedule
 from cronwell.store.port import Cursor, Move, NewJob, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """How one job of a batch fared: it is there, or there is an error."""
+
+    job_id: UUID | None = None
+    name: str = ""
+    next_fire_at: datetime | None = None
+    error: errors.UserError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Jobs of a batch on their way into the store."""
+
+    good: Sequence[tuple[int, Definition]]
+    """With their places."""
+    results: Sequence[Created | None]
+    """By place: what is wrong with the others."""
+    known: Known
 
 
 async def insert(
@@ -37,20 +60,15 @@ async def insert(
         made = iter(await insert(transaction, tenant_id, rest, known, now=now, settings=settings))
         return [unknown[place] if place in unknown else next(made) for place in range(len(definitions))]
     refused, definitions = await check_new(transaction, tenant_id, definitions)
+    good = (
+        [each for place, each in enumerate(definitions) if place not in refused] if refused else definitions
+    )
     prepared: list[tuple[NewJob, Move | None]] = []
-    good: list[Definition] = []
-    for place, definition in enumerate(definitions):
-        await give_way(place)
-        if place in refused:
-            continue
-        good.append(definition)
-        job_id = new_job_id(now, secrets.randbits(RANDOM_BITS))
-        move = None
-        if definition.plan is not None:
-            plan = definition.plan
-            cursor = Cursor(tenant_id, job_id, 1, now, plan.canonical(), plan.schedule.max_runs)
-            move = first_move(cursor, now=now, settings=settings)
-        prepared.append((new_job(tenant_id, job_id, definition, move, now), move))
+    ids = new_job_ids(now, secrets.token_bytes(RANDOM_BYTES * len(good)))
+    turn = Turn()
+    for job_id, definition in zip(ids, good, strict=True):
+        await turn.give_way()
+        prepared.append(_first_step(tenant_id, job_id, definition, now, settings))
     added = await transaction.insert_jobs([job for job, _ in prepared], now)
     await transaction.count_jobs(tenant_id, len(added))
     await transaction.record([move for job, move in prepared if move is not None and job.id in added], now)
@@ -60,7 +78,7 @@ async def insert(
         {
             job.id: definition.plan.schedule
             for (job, _), definition in zip(prepared, good, strict=True)
-            if job.id in added and definition.plan is not None and definition.plan.schedule.filter is not None
+            if definition.plan is not None and definition.plan.schedule.filter is not None and job.id in added
         },
         known,
     )
@@ -70,21 +88,36 @@ async def insert(
         if definition.named and job.id in added
     }
     await note_named(transaction, tenant_id, named)
-    await link_new(
-        transaction,
-        tenant_id,
-        {job.id: each for (job, _), each in zip(prepared, good, strict=True) if job.id in added},
-    )
+    if any(definition.spec.after is not None for definition in good):
+        await link_new(
+            transaction,
+            tenant_id,
+            {job.id: each for (job, _), each in zip(prepared, good, strict=True) if job.id in added},
+        )
     made = iter(
         (job, move)
         if job.id in added
         else errors.NameTaken(
             f"another job is named {job.name!r}; change that one with "
-            f"PUT /v1/jobs/name:{quote(job.name, safe='')}"
+            f"PUT /v1/jobs/name:{quote(job.name, safe='')} or `cronwell job edit {shlex.quote(job.name)}`"
         )
         for job, move in prepared
     )
     return [refused[place] if place in refused else next(made) for place in range(len(definitions))]
+
+
+def _first_step(
+    tenant_id: int, job_id: UUID, definition: Definition, now: datetime, settings: SchedulerSettings
+) -> tuple[NewJob, Move | None]:
+    """A job to be added, and what is staged of it at once, if anything is."""
+    plan, judged_at = definition.plan, definition.judged_at
+    if plan is None:
+        return new_job(tenant_id, job_id, definition, None, now), None
+    if (until := rests_until(plan, now=now, settings=settings, judged_at=judged_at)) is not None:
+        return resting_job(tenant_id, job_id, definition, plan, until), None
+    cursor = Cursor(tenant_id, job_id, 1, now, plan.canonical(), plan.schedule.max_runs)
+    move = first_move(cursor, now=now, settings=settings, judged_at=judged_at)
+    return new_job(tenant_id, job_id, definition, move, now), move
 
 
 async def _note_uses(

@@ -36,13 +36,15 @@ class Kept:
     schedule: Schedule | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for the sake of batches; nobody changes one
 class Definition:
     """A definition that has been found good: as it was given, checked, and compiled."""
 
     raw: dict[str, Any]
     spec: JobSpec
     plan: Plan | None
+    judged_at: datetime
+    """A schedule is held against this moment: what it has after it is promised, however long it takes to write it down."""
     named: Mapping[str, str] = field(default_factory=dict)
     """The secrets that it names, by place."""
 
@@ -75,7 +77,7 @@ def judge(
         raise errors.Invalid.field(
             "target.shell",
             "shell commands are not enabled on this installation",
-            accepted="http or handler, or set CRONWELL_SHELL_ENABLED=true",
+            accepted="http, handler or publish; or set CRONWELL_SHELL_ENABLED=true (`cronwell up --shell`)",
         )
     if spec.target.publish is not None:
         _check_broker(spec.target.publish, settings)
@@ -104,7 +106,7 @@ def judge(
         raise errors.Invalid.field(
             field, "means nothing without a schedule", accepted="a `schedule` beside it"
         )
-    return Definition(dict(raw), spec, plan, _named(spec))
+    return Definition(dict(raw), spec, plan, now, _named(spec))
 
 
 def _named(spec: JobSpec) -> dict[str, str]:

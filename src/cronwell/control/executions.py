@@ -207,7 +207,7 @@ def _check_overlap(unfinished: list[ExecutionKey], name: str, limit: int) -> Non
     if len(unfinished) >= limit:
         raise errors.IllegalState(
             f"job {name!r} has {len(unfinished)} unfinished execution(s), e.g. {unfinished[0]}, and allows "
-            f'{limit}; wait for it, cancel it, or trigger with {{"overlap": "allow"}}'
+            f'{limit}; wait for it, cancel it, or trigger with {{"overlap": "allow"}} (--overlap)'
         )
 
 

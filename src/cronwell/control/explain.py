@@ -319,16 +319,21 @@ def _told_start(execution: Execution) -> str:
         return f"The latest attempt started at {started}"
     if execution.key.kind is Kind.DEPENDENCY:
         return f"It started at {started}, once what it follows had ended"
+    if execution.reason in ("rerun", "redriven"):
+        return f"It was run again, and started at {started}"
     if late <= _SOON:
         return f"It started on time, at {started}"
     waited = execution.ready_at - execution.key.slot
     cause = ""
     if execution.reason == "catch_up":
         cause = ", caught up after it was missed"
+    elif execution.held_by is not None and execution.held_until == execution.ready_at:
+        cause = f", held back until {execution.held_by} could take it"
     elif waited >= late - _SOON:
         cause = ", at the job's place in its window"
     elif execution.claimed_at is not None and execution.claimed_at > execution.ready_at:
-        cause = f", having waited {_away(execution.claimed_at - execution.ready_at)} for a free worker"
+        waited = execution.claimed_at - execution.ready_at
+        cause = f", having waited {_away(waited)} for a worker, or for its turn where its job, group or tenant is limited"
     return f"It started {_away(late)} after its slot, at {started}{cause}"
 
 

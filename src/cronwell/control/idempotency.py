@@ -41,9 +41,11 @@ class Answered:
 Act = Callable[[Transaction], Awaitable[tuple[int, BaseModel]]]
 
 
-async def once(store: Store, clock: Clock, tenant_id: int, key: RequestKey | None, act: Act) -> Answered:
+async def once(
+    store: Store, clock: Clock, tenant_id: int, key: RequestKey | None, act: Act, *, is_frequent: bool = False
+) -> Answered:
     """Run `act` in a transaction, and at most once for a key; a replay gets the first answer."""
-    async with store.transaction() as transaction:
+    async with store.transaction(is_frequent=is_frequent) as transaction:
         if key is not None:
             known = await transaction.recall(tenant_id, key.key)
             if known is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,14 +14,15 @@ from pydantic import BaseModel
 from cronwell import errors, telemetry
 from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
-from cronwell.control.adding import insert
+from cronwell.control.adding import Created, Judged, insert
 from cronwell.control.calendars import Calendars, Known
+from cronwell.control.crew import Crew
 from cronwell.control.definitions import Definition, Kept, judge, payload_size, remark
 from cronwell.control.drafts import (
+    Turn,
     as_stored,
     check_revision,
     first_fire_at,
-    give_way,
     merge,
     new_job,
     priority_of,
@@ -39,6 +40,7 @@ from cronwell.control.scheduling import (
     unstage,
     wait_until_started,
 )
+from cronwell.control.shapes import Shapes
 from cronwell.control.views import JobDetail, JobView, Page, job_detail, job_view
 from cronwell.model.access import Caller
 from cronwell.model.alerts import is_own
@@ -60,16 +62,6 @@ LATEST = 5
 BATCH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
-    """How one job of a batch fared: it is there, or there is an error."""
-
-    job_id: UUID | None = None
-    name: str = ""
-    next_fire_at: datetime | None = None
-    error: errors.UserError | None = None
-
-
 class Jobs:
     """The verbs. One instance serves a process."""
 
@@ -79,16 +71,19 @@ class Jobs:
         self._clock = clock
         self._settings = settings
         self._calendars = Calendars(store, clock)
+        self._crew = Crew(store, clock)
+        self._shapes = Shapes(settings)
+        self._judging = asyncio.Lock()
 
     async def create(self, caller: Caller, raw: Mapping[str, Any], key: RequestKey | None = None) -> Answered:
         """Add a job; its slots inside the look-ahead are staged in the same transaction."""
-        workers = await self._store.list_workers(self._clock.now())
+        workers = await self._crew.for_job(raw)
         known = await self._calendars.known(caller.tenant_id, [raw])
         made: list[tuple[JobView, Move | None]] = []
 
         async def act(transaction: Transaction) -> tuple[int, BaseModel]:
             now = self._clock.now()
-            definition = self._judge(caller, raw, known, now)
+            definition = self._judge_new(caller, raw, known, now)
             remarks = remark(definition, workers, now=now)
             [created] = await insert(
                 transaction, caller.tenant_id, [definition], known, now=now, settings=self._settings.scheduler
@@ -100,7 +95,7 @@ class Jobs:
             made.append((view, move))
             return 201, view
 
-        answered = await once(self._store, self._clock, caller.tenant_id, key, act)
+        answered = await once(self._store, self._clock, caller.tenant_id, key, act, is_frequent=True)
         for view, move in made:
             telemetry.job_changed("created", job=str(view.id), name=view.name)
             await self._announce([move])
@@ -108,20 +103,30 @@ class Jobs:
 
     async def create_many(self, caller: Caller, raws: Sequence[Mapping[str, Any]]) -> list[Created]:
         """Add many jobs, each on its own merit; the results come in the order of the jobs."""
-        now = self._clock.now()
+        return await self.add_many(caller, await self.judge_many(caller, raws))
+
+    async def judge_many(self, caller: Caller, raws: Sequence[Mapping[str, Any]]) -> Judged:
+        """Judge many new jobs, each on its own merit, for `add_many`."""
         known = await self._calendars.known(caller.tenant_id, raws)
         results: list[Created | None] = [None] * len(raws)
         good: list[tuple[int, Definition]] = []
-        for place, raw in enumerate(raws):
-            await give_way(place)
-            try:
-                definition = self._judge(caller, raw, known, now)
-                good.append((place, definition))
-            except errors.UserError as error:
-                results[place] = Created(error=error)
-        for start in range(0, len(good), BATCH):
-            chunk = good[start : start + BATCH]
-            made = await self._add(caller, [definition for _, definition in chunk], known)
+        # In turn: judged side by side batches would also come to the database side by side, and keep it waiting in between.
+        async with self._judging:
+            now, turn = self._clock.now(), Turn()
+            for place, raw in enumerate(raws):
+                await turn.give_way()
+                try:
+                    good.append((place, self._judge_new(caller, raw, known, now)))
+                except errors.UserError as error:
+                    results[place] = Created(error=error)
+        return Judged(good, results, known)
+
+    async def add_many(self, caller: Caller, judged: Judged) -> list[Created]:
+        """Add the jobs that were found good; the results of all come in the order of the jobs."""
+        results = list(judged.results)
+        for start in range(0, len(judged.good), BATCH):
+            chunk = judged.good[start : start + BATCH]
+            made = await self._add(caller, [definition for _, definition in chunk], judged.known)
             moves: list[Move | None] = []
             for (place, definition), created in zip(chunk, made, strict=True):
                 if isinstance(created, errors.UserError):
@@ -267,14 +272,9 @@ class Jobs:
             made = await self._add(caller, definitions[: full.room], known) if full.room else []
             return [*made, *[full] * (len(definitions) - full.room)]
 
-    def _judge(
-        self, caller: Caller, raw: Mapping[str, Any], known: Known, now: datetime, kept: Kept | None = None
-    ) -> Definition:
-        """What the caller wants a job to be; raises where it may not be that, or not by this caller."""
-        definition = judge(raw, now=now, settings=self._settings, kept=kept, calendars=known.calendars)
-        caller.check_target(definition.spec.target.kind)
-        caller.quotas.check_payload(payload_size(definition.spec.payload))
-        return definition
+    def _judge_new(self, caller: Caller, raw: Mapping[str, Any], known: Known, now: datetime) -> Definition:
+        """What the caller wants a new job to be; raises where it may not be that, or not by this caller."""
+        return _allowed(caller, self._shapes.judge(raw, now=now, calendars=known.calendars))
 
     async def _view(self, tenant_id: int, job_id: UUID) -> JobView:
         job = await self._store.get_job(tenant_id, job_id, self._clock.now())
@@ -292,7 +292,7 @@ class Jobs:
         job = await self.find(tenant_id, reference)
         wanted = change(orjson.loads(job.spec))
         known = await self._calendars.known(tenant_id, [wanted])
-        workers = await self._store.list_workers(self._clock.now())
+        workers = await self._crew.for_job(wanted)
         async with self._store.transaction() as transaction:
             await take_turn(transaction, job, wanted)
             locked = await self._locked(transaction, job)
@@ -301,7 +301,10 @@ class Jobs:
             raw = orjson.loads(locked.spec)
             kept = Kept(raw, None if locked.plan is None else load_plan(locked.plan).schedule)
             caller.check_target(locked.target_kind)
-            definition = self._judge(caller, change(raw), known, now, kept)
+            definition = _allowed(
+                caller,
+                judge(change(raw), now=now, settings=self._settings, kept=kept, calendars=known.calendars),
+            )
             await note_renamed(transaction, tenant_id, locked.id, definition, locked.spec)
             definition = await keep_followed(transaction, locked, definition)
             runs_left = await unstage(transaction, locked, now=now, settings=self._settings.scheduler)
@@ -366,3 +369,11 @@ class Jobs:
         }
         if topics:
             await self._bus.publish(topics)
+
+
+def _allowed(caller: Caller, definition: Definition) -> Definition:
+    """The definition, where this caller may have it; raises where not."""
+    caller.check_target(definition.spec.target.kind)
+    if caller.quotas.payload_bytes is not None:
+        caller.quotas.check_payload(payload_size(definition.spec.payload))
+    return definition

@@ -31,12 +31,33 @@ _SETTLING = START_WITHIN + timedelta(milliseconds=50)
 _TICK = timedelta(microseconds=1)
 
 
+def rests_until(
+    plan: Plan, *, now: datetime, settings: SchedulerSettings, judged_at: datetime
+) -> datetime | None:
+    """The first slot of a job that begins now, where that lies so far ahead that nothing is staged yet; else None.
+
+    Asked from `judged_at`, a moment before now: what came due since then is promised to some, see `first_move`.
+    """
+    first = first_after(plan.schedule, judged_at)
+    return first if first is not None and first > now + settings.look_ahead else None
+
+
 def first_move(
-    cursor: Cursor, *, now: datetime, settings: SchedulerSettings, left_out: Collection[datetime] = ()
+    cursor: Cursor,
+    *,
+    now: datetime,
+    settings: SchedulerSettings,
+    left_out: Collection[datetime] = (),
+    judged_at: datetime | None = None,
 ) -> Move:
-    """What to stage at once for a job that begins now, wherever its cursor stands."""
+    """What to stage at once for a job that begins now, wherever its cursor stands.
+
+    A moment that was still to come when the definition was judged (`judged_at`) counts, also if it is over by now.
+    """
     plan = load_plan(cursor.plan)
-    first = first_after(plan.schedule, now)
+    promised = judged_at or now
+    first = first_after(plan.schedule, promised if plan.schedule.has_moments else now)
+    first = first or first_after(plan.schedule, promised)
     if first is None:
         return standstill(cursor, plan)
     start = Cursor(

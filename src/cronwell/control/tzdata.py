@@ -6,8 +6,9 @@ keeps the few apart that go by another release.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -32,6 +33,8 @@ BATCH = 200
 """Cursors that are changed in one transaction."""
 BUDGET = timedelta(seconds=5)
 """After so long the answer says where to go on."""
+RESTS = 4
+"""A walk over everything rests so many times as long as it looked, where it found nothing."""
 
 _FIRST = UUID(int=0)
 _LAST = UUID(int=(1 << 128) - 1)
@@ -154,17 +157,23 @@ class Tzdata:
             next_cursor=None if place is None else write_cursor(str(place)),
         )
 
-    async def settle_all(self) -> int:
+    async def settle_all(self, rest: Callable[[float], Awaitable[object]] = asyncio.sleep) -> int:
         """Do what the setting says about all jobs of all tenants; how many next slots move, or would.
 
-        What does not move is marked as looked at in any case. What newer rules have found is left alone.
+        What does not move is marked as looked at in any case. What newer rules have found is left alone. Among millions of
+        jobs with nothing to do the walk rests in between: whoever reads or stages meanwhile would wait for its pages.
         """
         action: Action | None = None
         if self._settings.tzdata != "ask":
             action = "hold" if self._settings.tzdata == "hold" else "apply"
         counts = _Counts()
-        async for window, _ in self._windows((0, _FIRST), (_LAST_TENANT, _LAST)):
+        last = (_LAST_TENANT, _LAST)
+        began = time.perf_counter()
+        async for window, end in self._windows((0, _FIRST), last):
             await self._settle_window([c for c in window if not rezoning.is_newer(c)], action, counts)
+            if not window and end != last:
+                await rest(RESTS * (time.perf_counter() - began))
+            began = time.perf_counter()
         return counts.changed
 
     async def _windows(self, after: Key, upto: Key) -> AsyncIterator[tuple[list[Cursor], Key]]:

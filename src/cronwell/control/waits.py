@@ -13,6 +13,9 @@ async def why_not_started(store: Store, execution: Execution, now: datetime) -> 
     """What an execution that is due waits for, as a sentence; None where it is for nothing but a free worker."""
     if execution.state not in (State.PENDING, State.RETRYING) or execution.ready_at > now:
         return None
+    workers = await store.list_workers(now)
+    if not any(each.state == "active" and execution.pool in each.pools for each in workers):
+        return f"No worker serves the pool {execution.pool}: start one with `cronwell worker --pool {execution.pool}`."
     halt = await store.why_waiting(execution.tenant_id, execution.key, now)
     if halt is not None and (told := _at_gate(halt, now)) is not None:
         return told

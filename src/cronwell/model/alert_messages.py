@@ -92,6 +92,7 @@ def _heading(alert: Alert) -> str:
 
 def _lines(alert: Alert) -> list[tuple[str, str]]:
     found = [("Rule", alert.rule), ("Job", alert.job), ("Since", write_instant(alert.opened_at))]
+    found += [("Execution", alert.facts.get("execution")), ("Error", alert.facts.get("error"))]
     if alert.resolved_at is not None:
         found += [("Until", write_instant(alert.resolved_at)), ("Now", alert.outcome)]
     found.append(("Incident", alert.incident))

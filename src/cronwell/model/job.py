@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -27,8 +28,11 @@ from cronwell.model.part import NAME_PATTERN, Part, StrictDuration
 from cronwell.model.publishing import PublishTarget
 from cronwell.model.references import SecretRef, text_or_secret
 
+DEFAULT_POOL = "default"
 POOL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
+TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$"
+LONGEST_TAG, MOST_TAGS = 256, 32
 # What RFC 5321 calls a Mailbox, without quotes, comments and address literals.
 ADDRESS_PATTERN = r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$"
 PAYLOAD_DEPTH = 32
@@ -94,23 +98,7 @@ class HttpTarget(Part):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
-        if _NOT_IN_URL.search(url):
-            raise ValueError("a URL has no spaces or control characters; percent-encode them")
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise ValueError(f"{url!r} is not a URL: {error}") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError('write a whole URL such as "https://example.com/run"')
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("credentials do not belong in a URL; put them in `headers`")
-        if port == 0:
-            raise ValueError("port 0 cannot be called")
-        labels = parts.hostname.removesuffix(".").split(".")
-        if ":" not in parts.hostname and not all(0 < len(label) <= 63 for label in labels):
-            raise ValueError(f"{parts.hostname!r} is not a host: each part of a name has 1 to 63 characters")
-        return url
+        return check_url(url)
 
     @field_validator("headers")
     @classmethod
@@ -191,7 +179,7 @@ class Target(Part):
             )
         return self
 
-    @property
+    @cached_property
     def kind(self) -> TargetKind | Literal["email"]:
         return next((kind for kind in TARGET_KINDS if getattr(self, kind) is not None), "email")
 
@@ -279,7 +267,7 @@ class JobSpec(Part):
     """The longest that one attempt may take, from 1ms to 7d."""
     priority: Priority = "normal"
     """Which executions workers take first when more is due than they can run."""
-    pool: Annotated[str, StringConstraints(pattern=POOL_PATTERN)] = "default"
+    pool: Annotated[str, StringConstraints(pattern=POOL_PATTERN)] = DEFAULT_POOL
     """The set of workers that runs it."""
     overlap: Overlap = "skip"
     """What becomes of a slot that comes due while `max_running` executions of the job are unfinished: it is skipped; or
@@ -296,9 +284,9 @@ class JobSpec(Part):
     catch_up_limit: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 100
     """With `catch_up: all`: the newest so many of the missed slots run."""
     tags: dict[
-        Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")],
-        Annotated[str, StringConstraints(max_length=256)],
-    ] = Field(default_factory=dict, max_length=32)
+        Annotated[str, StringConstraints(pattern=TAG_PATTERN)],
+        Annotated[str, StringConstraints(max_length=LONGEST_TAG)],
+    ] = Field(default_factory=dict, max_length=MOST_TAGS)
     """Names with values, to find jobs by."""
 
     @field_validator("timeout")
@@ -347,6 +335,28 @@ class JobSpec(Part):
     def group_limit(self) -> tuple[str, int] | None:
         """The name of the job's group, and how many of it may run."""
         return None if self.group is None else (self.group.key, self.group.limit)
+
+
+@lru_cache(maxsize=4096)
+def check_url(url: str) -> str:
+    """Refuse a URL that cannot be called. Many jobs call the same one, so what was found good is remembered."""
+    if _NOT_IN_URL.search(url):
+        raise ValueError("a URL has no spaces or control characters; percent-encode them")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{url!r} is not a URL: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError('write a whole URL such as "https://example.com/run"')
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("credentials do not belong in a URL; put them in `headers`")
+    if port == 0:
+        raise ValueError("port 0 cannot be called")
+    labels = parts.hostname.removesuffix(".").split(".")
+    if ":" not in parts.hostname and not all(0 < len(label) <= 63 for label in labels):
+        raise ValueError(f"{parts.hostname!r} is not a host: each part of a name has 1 to 63 characters")
+    return url
 
 
 def fits_header(text: str) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
@@ -61,9 +61,16 @@ class Plan:
     """The name of its group, and how many of it may run."""
     is_followed: bool = False
     """Other jobs wait for the end of its executions."""
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def canonical(self) -> str:
         """A short stable text from which `load_plan` makes the same plan. Defaults are left out."""
+        if self._text is None:
+            object.__setattr__(self, "_text", self._written())
+        assert self._text is not None
+        return self._text
+
+    def _written(self) -> str:
         window = self.catch_up_window
         parts: tuple[tuple[str, Any, Any], ...] = (
             ("pool", self.pool, "default"),

@@ -120,7 +120,7 @@ class Hidden:
         return self if other is None else Hidden({**other._values, **self._values})
 
     def mask(self, text: str, *, was_cut: bool = False) -> str:
-        """The text with `[secret NAME]` for each value in it; where it was cut, also for the part of one at its end."""
+        """The text with `[secret NAME]` for each value in it; where it was cut, without its end, which may be part of one."""
         masked = self._mask(text.replace(_HELD, ""))
         return self._shown(self._without_end(masked) if was_cut else masked)
 
@@ -128,7 +128,8 @@ class Hidden:
         """The same for an error, which may quote what an attempt said, cut in places of its own."""
         masked = self._mask(text.replace(_HELD, ""))
         if len(text) >= SHORTEST_EXCERPT:
-            masked = self._without_end(self._without_fragments(masked))
+            masked = self._without_fragments(masked)
+            masked = self._without_end(masked) if text.endswith("…") else masked
         return self._shown(masked)
 
     def mask_json(self, text: str) -> str:
@@ -176,18 +177,16 @@ class Hidden:
         return "".join(parts)
 
     def _without_end(self, text: str) -> str:
-        """Mask the beginning of a value at the end of a text, which was cut there."""
-        end = len(text.removesuffix("…"))
-        for place, (form, _) in enumerate(self.forms):
-            start = max(end - len(form) + 1, 0)
-            for _ in range(MOST_TRIES):
-                start = text.find(form[:SHORTEST_HIDDEN], start, end)
-                if start < 0:
-                    break
-                if form.startswith(text[start:end]):
-                    return text[:start] + _held(place) + text[end:]
-                start += 1
-        return text
+        """Leave out what may be the beginning of a value at the end of a text, which was cut there.
+
+        Whatever it is: if only that were hidden which is the beginning of a value, a guess could be held against it.
+        """
+        if not self.forms:
+            return text
+        whole = text.removesuffix("…")
+        longest = len(self.forms[0][0])
+        # What a value was found in before has ended there.
+        return whole[: max(len(whole) - longest + 1, whole.rfind(_HELD) + 1)] + "…"
 
     def _without_fragments(self, text: str) -> str:
         """Mask beginnings and ends of long values, wherever they are."""

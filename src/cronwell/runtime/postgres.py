@@ -182,16 +182,17 @@ class Database:
             return await raw.execute(sql, *args, timeout=timeout)
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
+    async def transaction(self, *, keeps_plans: bool = False) -> AsyncIterator[Connection]:
         """Hold one connection from BEGIN to COMMIT; whatever leaves the block rolls it back.
 
-        A statement that must run longer than the statement timeout first runs `set local statement_timeout`
+        With `keeps_plans` its statements are planned once for a connection: for those that are run all day, find what they
+        need by its key, and would take as long to plan as to run. A statement that must run longer than the statement timeout first runs `set local statement_timeout`
         in the block, and takes a `timeout` of its own.
         """
         async with self._connection() as raw:
             connection = Connection(raw)
             try:
-                await connection.execute(acting.begin())
+                await connection.execute(acting.begin(keeps_plans=keeps_plans))
                 yield connection
             except BaseException:
                 await _roll_back(raw)

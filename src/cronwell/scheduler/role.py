@@ -58,5 +58,6 @@ class ChoreLoop(Loop):
         # Looked at far more often than a slow chore is due, so that one whose holder died is taken up soon.
         if self._duties.has_chore(self._chore.name) and time.monotonic() >= self._due_deadline:
             await self._chore.run_once()
+            telemetry.chore_done(self._chore.name)
             self._due_deadline = time.monotonic() + self._chore.every.total_seconds()
         return min(self._chore.every, LOOK)

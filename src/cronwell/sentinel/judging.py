@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is overdue in one pool."""
+    """What is overdue in one pool, or before one gate."""
 
     pool: str
     count: int

@@ -22,10 +22,12 @@ from cronwell.runtime.service import Loop, run_services
 from cronwell.runtime.statements import load_statements
 from cronwell.sentinel.incidents import Incidents
 from cronwell.sentinel.judging import Level, Limits, Reading, Verdict, Waiting, in_words, judge
+from cronwell.sentinel.lines import Line, Lines
 from cronwell.sentinel.paging import Pager
 
 _SQL = load_statements(Path(__file__).with_name("readings.sql"))
 COUNTED = 1000
+LINES = 100
 SEEN_WITHIN = timedelta(seconds=15)
 LONGEST_LOOK = timedelta(seconds=5)
 
@@ -75,6 +77,7 @@ class Eye:
     def __init__(self, settings: Settings, limits: Limits) -> None:
         self._settings = settings
         self._limits = limits
+        self._lines = Lines(limits.overdue)
         self._timeout = min(LONGEST_LOOK, limits.unanswered).total_seconds()
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
 
@@ -99,6 +102,7 @@ class Eye:
             marks = await connection.fetchrow(_SQL["marks"], self._limits.unmarked)
             processes = await connection.fetchrow(_SQL["processes"], SEEN_WITHIN)
             overdue = await connection.fetch(_SQL["overdue"], self._limits.overdue, COUNTED)
+            gated = await connection.fetch(_SQL["open_gates"], self._limits.overdue, LINES)
         assert marks is not None, "an aggregate always has a row"
         assert processes is not None, "so has a list of values"
         return Reading(
@@ -107,7 +111,10 @@ class Eye:
             unmarked=tuple(marks["unmarked"]),
             schedulers=processes["schedulers"],
             workers=processes["workers"],
-            overdue=tuple(Waiting(*row) for row in overdue),
+            overdue=(
+                *(Waiting(*row) for row in overdue),
+                *self._lines.take((Line(*row) for row in gated), marks["now"]),
+            ),
         )
 
     async def _connect(self) -> asyncpg.Connection[asyncpg.Record]:

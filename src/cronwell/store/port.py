@@ -280,7 +280,9 @@ class Store(
 ):
     """The durable truth."""
 
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+    def transaction(self, *, is_frequent: bool = False) -> AbstractAsyncContextManager[Transaction]:
+        """Changes that happen together. `is_frequent`: so small, and so many of them, that preparing each would show."""
+        ...
 
     # jobs
     async def get_job(self, tenant_id: int, job_id: UUID, now: datetime) -> Job | None: ...

@@ -1,7 +1,7 @@
 """What goes into the store and comes out of it.
 
-Nothing here changes once it is made. The records that a worker makes for each execution are not declared frozen all the
-same, as that makes making one several times as long.
+Nothing here changes once it is made. The records that a worker makes for each execution, and those of new jobs, are not
+declared frozen all the same, as that makes making one several times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cronwell.model.planning import PlannedSlot, SkippedRange, load_plan
 from cronwell.model.waiting import waits_until
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see the top of this file
 class NewJob:
     """A job to be added. `spec` is the definition as JSON text; without a schedule there is no plan."""
 

@@ -38,6 +38,8 @@ class Line:
     """How many the tenant may have running."""
     max_per_minute: int | None
     """How many the tenant may begin in a minute."""
+    has_room: bool = True
+    """False where as many run as may, as far as that was soon counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,10 @@ class WorkStore(Protocol):
         now: datetime,
     ) -> list[Claimed]:
         """Claim so many of each tenant."""
+        ...
+
+    async def due_tiers(self, pools: Sequence[str], ready_by: datetime) -> set[tuple[str, int]]:
+        """The pools and tiers in which something is ready, whether it may start or not."""
         ...
 
     async def waiting_tenants(self, pool: str, priority: int, ready_by: datetime) -> dict[int, float]:

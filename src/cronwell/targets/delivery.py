@@ -43,11 +43,11 @@ def build(call: Call, target: HttpTarget, timestamp: int, public_url: str = "") 
     given = cast("tuple[tuple[str, str], ...]", tuple(target.headers.items()))
     make = _letterhead if call.hidden is None else _letterhead.__wrapped__
     origin, has_body, head = make(target.url, target.method, given)
-    slot = wire.write_moment(call.slot)
+    execution, slot = call.execution_id, _write_slot(call.slot)
     body = b""
     if has_body:
-        body = _write_body(call, slot) if target.body == "delivery" else wire.write_json(call.payload)
-    execution = call.execution_id
+        is_whole = target.body == "delivery"
+        body = _write_body(call, execution, slot) if is_whole else wire.write_json(call.payload)
     signature = signing.sign(call.secret, execution, timestamp, body)
     # None of these can be set by a user, and none can hold what ends a line: a job's name is quoted.
     headers = (
@@ -99,12 +99,13 @@ def _letterhead(url: str, method: str, headers: tuple[tuple[str, str], ...]) -> 
 
 
 _quote = lru_cache(maxsize=4096)(quote)
+_write_slot = lru_cache(maxsize=1024)(wire.write_moment)  # a herd shares it
 
 
-def _write_body(call: Call, slot: str) -> bytes:
+def _write_body(call: Call, execution: str, slot: str) -> bytes:
     body = {
         "job": call.job_name,
-        "execution": call.execution_id,
+        "execution": execution,
         "slot": slot,
         "attempt": call.attempt,
         "payload": call.payload,

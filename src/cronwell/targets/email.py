@@ -28,6 +28,8 @@ from cronwell.targets.threads import ThreadPool, Ticket
 THREADS = 4
 LONGEST_WAIT = 20.0
 """Seconds that one answer of the server may take."""
+AFTERWARDS = 1.0
+"""Seconds after which a thread that nobody could cut off, as it was still connecting, comes back by itself."""
 _LONGEST_ERROR = 4000
 
 Refused = dict[str, tuple[int, bytes]]
@@ -67,7 +69,8 @@ class EmailRunner:
         except (ValueError, TypeError, LookupError) as error:
             return _failed("message", f"this cannot be sent as mail: {error}", is_retryable=False)
         line = _Line()
-        timeout = min(stopping.remaining(signals), LONGEST_WAIT)
+        # Later than the deadline: at the same moment, now and then the server would be blamed for what was too short a time.
+        timeout = min(stopping.remaining(signals) + AFTERWARDS, LONGEST_WAIT)
         ticket = self._threads.submit(lambda: self._send(message, line, timeout))
         try:
             reason = await stopping.ended_or_stopped(ticket.future, signals)

@@ -71,7 +71,13 @@ class HttpRunner:
         outcome: Outcome | None = None
         with interrupt:
             try:
-                outcome = await self._deliver(call, target)
+                client = self._client or self._open()
+                # Not the machine's time: receivers refuse a delivery whose timestamp is minutes off.
+                timestamp = int(self._clock.now().timestamp())
+                origin, request = delivery.build(call, target, timestamp, self._public_url)
+                answer = Answer(self._output_limit, self._settings.response_limit)
+                await client.send(origin, request, answer)
+                outcome = self._judge(answer, target)
             except Exception as error:  # noqa: BLE001  the port promises an outcome for whatever a client raises
                 outcome = _describe(error)
         return stopping.settled(interrupt, outcome, call)
@@ -82,19 +88,10 @@ class HttpRunner:
         if client is not None:
             await client.close()
 
-    async def _deliver(self, call: Call, target: HttpTarget) -> Outcome:
-        client = self._client or self._open()
-        # Not the machine's time: receivers refuse a delivery whose timestamp is minutes off.
-        timestamp = int(self._clock.now().timestamp())
-        origin, request = delivery.build(call, target, timestamp, self._public_url)
-        answer = Answer(self._output_limit, self._settings.response_limit)
-        await client.send(origin, request, answer)
-        if answer.status == _ACCEPTED and target.callback is not None:
-            return _AWAITED
-        return self._judge(answer)
-
-    def _judge(self, answer: Answer) -> Outcome:
+    def _judge(self, answer: Answer, target: HttpTarget) -> Outcome:
         status = answer.status
+        if status == _ACCEPTED and target.callback is not None:
+            return _AWAITED
         if 200 <= status < 300 and not answer.kept.size:
             return _NOTHING
         output, was_cut = answer.kept.text()

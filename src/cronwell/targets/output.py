@@ -14,20 +14,23 @@ class Kept:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._buffer = bytearray()
+        self._buffer: bytearray | None = None  # most answers have no body
         self.size = 0
 
     def add(self, chunk: bytes) -> None:
         """Take the next bytes of the stream."""
         self.size += len(chunk)
+        buffer = self._buffer
+        if buffer is None:
+            buffer = self._buffer = bytearray()
         # One byte more than the limit is enough to know that something was cut.
-        room = self._limit + 1 - len(self._buffer)
+        room = self._limit + 1 - len(buffer)
         if room > 0:
-            self._buffer += chunk[:room]
+            buffer += chunk[:room]
 
     def text(self) -> tuple[str, bool]:
         """Return what was kept as text, and whether something was cut off."""
-        return clip(bytes(self._buffer), self._limit)
+        return clip(bytes(self._buffer or b""), self._limit)
 
 
 def tail(text: str, limit: int) -> str:

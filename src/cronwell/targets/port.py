@@ -16,9 +16,10 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from cronwell.model.execution import Kind, Result
+from cronwell.model.execution import ExecutionKey, Kind, Result
 from cronwell.model.job import Target
 from cronwell.model.references import Hidden
+from cronwell.runtime.deadlines import Deadlines
 
 END = "the worker ends this attempt"
 """The message with which a worker cancels the task of an attempt for good: nobody waits for it for long."""
@@ -32,11 +33,8 @@ class Call:
     """
 
     tenant_id: int
-    job_id: UUID
+    key: ExecutionKey
     job_name: str
-    execution_id: str
-    kind: Kind
-    slot: datetime
     attempt: int
     fence: int
     target: Target
@@ -54,6 +52,23 @@ class Call:
     """The values of secrets that the target and the payload hold, if they hold any."""
     upstream: dict[str, Any] | None = None
     """What the jobs that it follows ended with, by their names; None for an execution that follows none."""
+
+    @property
+    def execution_id(self) -> str:
+        """The id that users see. Written when it is asked for: most handlers never do."""
+        return str(self.key)
+
+    @property
+    def job_id(self) -> UUID:
+        return self.key.job_id
+
+    @property
+    def kind(self) -> Kind:
+        return self.key.kind
+
+    @property
+    def slot(self) -> datetime:
+        return self.key.slot
 
 
 class Stop:
@@ -89,7 +104,9 @@ class Stop:
 
     def ignore(self, tell: Callable[[], object]) -> None:
         """Do not call `tell` any more; once it is set, the call may be on its way."""
-        if self._listeners:
+        if self._listeners == (tell,):
+            self._listeners = ()
+        elif self._listeners:
             self._listeners = tuple(each for each in self._listeners if each != tell)
 
     @property
@@ -135,6 +152,8 @@ class Signals:
     is written. Raises FenceRejected where the attempt has been given up."""
     cancel_grace: timedelta = timedelta(seconds=10)
     """How long a target may take to stop by itself after `cancelled`, before it is stopped by force."""
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    """Where to be told that the deadline has passed; a worker has one for all its attempts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """How a target notices that its attempt must stop: the deadline has passed, or it was cancelled.
 
-A worker runs thousands of short attempts a second, so watching one costs a timer and a callback, not a task.
+A worker runs thousands of short attempts a second, so watching one costs neither a task nor a timer of its own.
 `Interrupt` stops code that awaits in the attempt's own task; `ended_or_stopped` waits for something that runs
 elsewhere: a task, a thread, a process.
 """
@@ -21,24 +21,26 @@ from cronwell.targets.port import Call, Outcome, Signals
 class Watch:
     """Call `on_stop` once, from the event loop, when the attempt must stop; never after `close`."""
 
-    __slots__ = ("_on_stop", "_stop_signal", "_timer")
+    __slots__ = ("_on_stop", "_signals", "_strikes_at")
 
     def __init__(self, signals: Signals, on_stop: Callable[[Result], object]) -> None:
         self._on_stop: Callable[[Result], object] | None = on_stop
-        self._stop_signal = signals.cancelled
-        self._stop_signal.listen(self._cancelled)
-        self._timer = asyncio.get_running_loop().call_later(remaining(signals), self._timed_out)
+        self._signals = signals
+        signals.cancelled.listen(self)
+        self._strikes_at = signals.deadlines.add(signals.deadline, self)
 
     def close(self) -> None:
         """Stop watching."""
         self._on_stop = None
-        self._timer.cancel()
-        self._stop_signal.ignore(self._cancelled)
+        self._signals.deadlines.remove(self._strikes_at, self)
+        self._signals.cancelled.ignore(self)
 
-    def _cancelled(self) -> None:
+    def __call__(self) -> None:
+        """The attempt was cancelled."""
         self._stop(Result.CANCELLED)
 
-    def _timed_out(self) -> None:
+    def expire(self) -> None:
+        """Its time is up."""
         self._stop(Result.TIMED_OUT)
 
     def _stop(self, reason: Result) -> None:
@@ -54,9 +56,9 @@ class Interrupt:
     also when both come at once.
     """
 
-    __slots__ = ("_cancelling", "_is_over", "_signals", "_task", "_watch", "reason")
+    __slots__ = ("_cancelling", "_is_over", "_signals", "_strikes_at", "_task", "reason")
 
-    _watch: Watch
+    _strikes_at: int
     _task: asyncio.Task[Any]
 
     def __init__(self, signals: Signals) -> None:
@@ -69,7 +71,9 @@ class Interrupt:
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self._watch = Watch(self._signals, self._stop)
+        signals = self._signals
+        signals.cancelled.listen(self)
+        self._strikes_at = signals.deadlines.add(signals.deadline, self)
         return self
 
     def __exit__(
@@ -78,19 +82,29 @@ class Interrupt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        self._watch.close()
         self._is_over = True
+        signals = self._signals
+        signals.deadlines.remove(self._strikes_at, self)
+        signals.cancelled.ignore(self)
         if self.reason is None:
             return False
         is_ours_alone = self._task.uncancel() <= self._cancelling
         return is_ours_alone and kind is asyncio.CancelledError
+
+    def __call__(self) -> None:
+        """The attempt was cancelled."""
+        self._stop(Result.CANCELLED)
+
+    def expire(self) -> None:
+        """Its time is up."""
+        self._stop(Result.TIMED_OUT)
 
     def _stop(self, reason: Result) -> None:
         # One turn later: a loop that was held up may hear of the deadline before what ended long ahead of it.
         asyncio.get_running_loop().call_soon(self._strike, reason)
 
     def _strike(self, reason: Result) -> None:
-        if not self._is_over:
+        if not self._is_over and self.reason is None:
             self.reason = reason
             self._task.cancel()
 

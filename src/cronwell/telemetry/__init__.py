@@ -23,6 +23,7 @@ from cronwell.telemetry.changes import (
 from cronwell.telemetry.processes import (
     child_died,
     child_drained,
+    chore_done,
     coordination_fell_back,
     coordination_restored,
     day_dropped,
@@ -99,6 +100,7 @@ __all__ = [
     "calendar_changed",
     "child_died",
     "child_drained",
+    "chore_done",
     "claimed",
     "completed",
     "coordination_fell_back",

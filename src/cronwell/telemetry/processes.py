@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from cronwell.meters import (
+    CHORES,
     COORDINATION_FALLBACK,
     DEPTH,
     FAILOVERS,
@@ -132,6 +133,10 @@ def failed_over(incarnation: str, *, is_lossy: bool, window: timedelta) -> None:
         incarnation=incarnation,
         window_s=round(window.total_seconds(), 3),
     )
+
+
+def chore_done(chore: str) -> None:
+    CHORES.labels(chore).inc()
 
 
 def findings(kind: str, *, found: int, mended: int, examples: Sequence[str]) -> None:

@@ -88,11 +88,8 @@ class Attempt:
         claimed, terms = self.claimed, self.job.terms
         return Call(
             tenant_id=claimed.tenant_id,
-            job_id=claimed.key.job_id,
+            key=claimed.key,
             job_name=self.job.name,
-            execution_id=str(claimed.key),
-            kind=claimed.key.kind,
-            slot=claimed.key.slot,
             attempt=claimed.attempt,
             fence=claimed.fence,
             target=terms.target,

@@ -83,7 +83,7 @@ class Checkpoints(Service):
         saved: asyncio.Future[None] = self._loop.create_future()
         # Not everybody waits to hear of it.
         saved.add_done_callback(lambda each: each.cancelled() or each.exception())
-        key = ExecutionKey(call.job_id, call.kind, call.slot)
+        key = call.key
         assert call.worker is not None, "a worker's attempt"
         if call.hidden is not None:
             checkpoint = call.hidden.mask_json(checkpoint)

@@ -57,6 +57,8 @@ class Claiming:
             )
             for pool in settings.pools
         ]
+        self._has_more = False
+        """The last round was filled to the last place, so there is no need to look whether anything is due."""
         self._is_uncertain = False
         self._claimed_at = 0.0
         self.wants_room = False
@@ -72,13 +74,16 @@ class Claiming:
         self._claimed_at = time.monotonic()
         if self._is_uncertain:
             await self._return_strays()
+        tiers = None if self._has_more else await self._due()
+        if tiers is not None and not tiers:
+            return self._settings.poll
         try:
-            has_more = await self._claim()
+            self._has_more = await self._claim(tiers)
         except errors.StoreUnavailable:
             # The claim may have been committed although its answer is lost.
             self._is_uncertain = True
             raise
-        if has_more:
+        if self._has_more:
             self.wants_room = self._slots.free <= 0
             return self._settings.poll if self.wants_room else timedelta()
         skipped, stopping = await self._store.settle_blocked(self._settings.pools, self._clock.now())
@@ -86,7 +91,7 @@ class Claiming:
             telemetry.skipped_for_overlap(skipped)
         if stopping:
             await self._tell(stopping)
-        return GATHER if self._gated.is_contended else self._settings.poll
+        return min(self._gated.retry_in or self._settings.poll, self._settings.poll)
 
     def hasten(self) -> None:
         """Something has ended that others may have been waiting for."""
@@ -98,7 +103,12 @@ class Claiming:
             return 0.0
         return self._claimed_at + GATHER.total_seconds() - time.monotonic()
 
-    async def _claim(self) -> bool:
+    async def _due(self) -> set[tuple[str, int]]:
+        """Where something is due: a worker that has nothing to do asks one thing, and not each queue."""
+        return await self._store.due_tiers(self._settings.pools, self._clock.now() + self._settings.pre_claim)
+
+    async def _claim(self, tiers: Collection[tuple[str, int]] | None) -> bool:
+        """Claim from these tiers, or from all, and tell whether there may be more."""
         has_more, ahead = False, self._settings.pre_claim
         if self._is_crowded and (share := self._gated_share.allot(self._room)):
             # What waits at gates comes last, and would not come at all.
@@ -107,6 +117,8 @@ class Claiming:
             if self._room > 0:
                 await elders.claim(self._room, self._claim_aged)
             for priority, queue in enumerate(queues):
+                if tiers is not None and (queue.pool, priority) not in tiers:
+                    continue
                 wanted = self._room
                 if wanted <= 0:
                     elders.filled = max(priority - 1, 0)
@@ -119,6 +131,8 @@ class Claiming:
         self._is_crowded = wanted <= 0
         if wanted <= 0:
             return True
+        if tiers is not None and all(tier in PRIORITIES for _, tier in tiers):
+            return has_more
         return len(await self._claim_from(self._gated, wanted, ahead)) == wanted or has_more
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from cronwell.store.port import FIRST_GATE, LINES, Claimed, Gate, Line, Store
 
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""
+CONTENDED, MOST_CONTENDED = 0.02, 0.32
+"""Seconds until the next look where others were at a gate too: at first, and at the most."""
 
 
 class Gated:
@@ -29,8 +32,16 @@ class Gated:
         self._shares = FairShares()
         self._look_at = 0.0
         self._after = FIRST_GATE
-        self.is_contended = False
-        """Another worker was at a gate at the same moment."""
+        self._contended = 0
+        """So many looks in a row met another worker at a gate."""
+
+    @property
+    def retry_in(self) -> timedelta | None:
+        """When to look again where another worker was at a gate at the same moment: later and later, and not all at once."""
+        if not self._contended:
+            return None
+        longest = min(CONTENDED * 2**self._contended, MOST_CONTENDED)
+        return timedelta(seconds=random.uniform(CONTENDED, longest))
 
     def hasten(self) -> None:
         """Look at once: something has ended that others may have been waiting for."""
@@ -41,10 +52,12 @@ class Gated:
         if time.monotonic() < self._look_at:
             return []
         self._look_at = time.monotonic() + LOOK_EVERY
-        self.is_contended = False
-        lines = await self._store.waiting_lines(self._pools, ready_by, self._after)
-        self._after = _end(lines)
+        found = await self._store.waiting_lines(self._pools, ready_by, self._after)
+        self._after = _end(found)
+        # A gate that is full is not worth locking, which keeps others from it.
+        lines = [line for line in found if line.has_room]
         if not lines:
+            self._contended = 0
             return []
         aged = await self._claim_aged(worker, lines, places, now) if self._is_crowded else []
         left = places - len(aged)
@@ -53,7 +66,7 @@ class Gated:
             return aged
         weights = {line.tenant_id: line.weight for line in lines}
         shares = self._shares.allot(left, weights)
-        claims, self.is_contended = await self._store.claim_gated(
+        claims, is_contended = await self._store.claim_gated(
             worker, lines, places=left, shares=shares, ready_by=ready_by, now=now
         )
         for tenant, share in shares.items():
@@ -61,7 +74,8 @@ class Gated:
             if unused > 0:
                 self._shares.give_back(tenant, unused, weights[tenant])
         self._is_crowded = len(claims) == left
-        if self.is_contended or self._is_crowded:
+        self._contended = min(self._contended + 1, 8) if is_contended and not claims else 0
+        if is_contended or self._is_crowded:
             self.hasten()
         return aged + claims
 

@@ -23,7 +23,7 @@ class Queue:
 
     def __init__(self, store: Store, pool: str, priority: int) -> None:
         self._store = store
-        self._pool = pool
+        self.pool = pool
         self._priority = priority
         self._shares = FairShares()
         self._is_crowded = False
@@ -36,7 +36,7 @@ class Queue:
             await self._look(ready_by)
         if len(self._backlog) < 2:
             claims = await self._store.claim(
-                worker, self._pool, self._priority, ready_by=ready_by, limit=places, now=now
+                worker, self.pool, self._priority, ready_by=ready_by, limit=places, now=now
             )
             self._is_crowded = len(claims) == places
             return claims
@@ -44,7 +44,7 @@ class Queue:
         while len(found) < places and self._backlog:
             shares = self._shares.allot(places - len(found), self._backlog)
             claims = await self._store.claim_shares(
-                worker, self._pool, self._priority, ready_by=ready_by, shares=shares, now=now
+                worker, self.pool, self._priority, ready_by=ready_by, shares=shares, now=now
             )
             self._note(shares, claims)
             found += claims
@@ -54,7 +54,7 @@ class Queue:
     async def _look(self, ready_by: datetime) -> None:
         began = time.monotonic()
         if began >= self._fresh_until:
-            self._backlog = await self._store.waiting_tenants(self._pool, self._priority, ready_by)
+            self._backlog = await self._store.waiting_tenants(self.pool, self._priority, ready_by)
             ended = time.monotonic()
             self._fresh_until = ended + max(STALE_AFTER, STALE_FACTOR * (ended - began))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
+from tests.faults.checks.crowds import Crowd, crowds
 from tests.faults.checks.facts import Facts, Violation, last_before, overlaps
 from tests.faults.history import TERMINAL, Body, ExecutionChange, Key, execution_id, process_role
 
@@ -92,13 +93,14 @@ def zombies_are_bounded(facts: Facts) -> Iterator[Violation]:
                     )
 
 
-def zombies(facts: Facts) -> int:
-    """How many bodies ran beside an earlier one of their execution: allowed after the lease, but counted."""
-    return sum(
-        any(overlaps(first, second) for first in bodies[:number])
+def zombies(facts: Facts) -> list[Body]:
+    """Bodies that ran beside an earlier one of their execution: allowed after the lease, but counted."""
+    return [
+        second
         for bodies in facts.bodies.values()
         for number, second in enumerate(bodies)
-    )
+        if any(overlaps(first, second) for first in bodies[:number])
+    ]
 
 
 def _lease_end(facts: Facts, key: Key, body: Body, moment: float) -> float | None:
@@ -154,43 +156,25 @@ def ids_are_functions(facts: Facts) -> Iterator[Violation]:
 def overlap_holds(facts: Facts) -> Iterator[Violation]:
     """S14: of a job or group with a limit, no more bodies are under way than it allows; zombies after their lease do not
     count."""
-    limits: defaultdict[str, int] = defaultdict(int)
-    crowds: defaultdict[str, list[Body]] = defaultdict(list)
-    by_job: defaultdict[str, list[Body]] = defaultdict(list)
-    for body in facts.history.bodies:
-        by_job[body.job].append(body)
-    for name, bodies in by_job.items():
-        job = facts.names.get(name)
-        if job is None:
-            continue
-        specs = [change.spec for change in facts.jobs[job]]
-        if all(spec.get("overlap") != "allow" for spec in specs):
-            limits[f"job {name}"] = max(int(spec.get("max_running") or 1) for spec in specs)
-            crowds[f"job {name}"] = bodies
-        groups = {group["key"]: int(group.get("limit", 1)) for spec in specs if (group := spec.get("group"))}
-        if len(groups) == 1 and all(spec.get("group") for spec in specs):
-            for group, limit in groups.items():
-                limits[f"group {group}"] = max(limits[f"group {group}"], limit)
-                crowds[f"group {group}"] += bodies
-    for name, bodies in crowds.items():
-        yield from _crowded(facts, name, sorted(bodies, key=lambda each: each.arrived), limits[name])
+    for crowd in crowds(facts):
+        yield from _crowded(facts, crowd)
 
 
-def _crowded(facts: Facts, name: str, bodies: Sequence[Body], limit: int) -> Iterator[Violation]:
-    for number, body in enumerate(bodies):
+def _crowded(facts: Facts, crowd: Crowd) -> Iterator[Violation]:
+    for number, body in enumerate(crowd.bodies):
         beside = [
             other
-            for other in bodies[max(0, number - 50) : number]
+            for other in crowd.bodies[max(0, number - 50) : number]
             if other.execution != body.execution
             and overlaps(other, body)
             and _is_live(facts, other, body.arrived)
         ]
-        if len(beside) >= limit:
+        if len(beside) >= crowd.limit:
             key = facts.key(body.execution)
             assert key is not None
             others = ", ".join(f"{other.execution}/{other.fence}" for other in beside)
             yield facts.tell(
-                "S14", key, f"began while {others} was under way; the limit of {name} is {limit}"
+                "S14", key, f"began while {others} was under way; the limit of {crowd.name} is {crowd.limit}"
             )
 
 

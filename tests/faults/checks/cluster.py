@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
+from tests.faults.checks.crowds import Crowd, crowds
 from tests.faults.checks.facts import Facts, Violation
 from tests.faults.history import Body, Key
 
@@ -29,9 +31,14 @@ def healed(facts: Facts) -> Iterator[Violation]:
 
 
 def late_for_a_reason(facts: Facts) -> Iterator[Violation]:
-    """L1, L6: a start is late only through a fault, or a machine that stood still; and after healing not for long."""
+    """L1, L6: a start is late only through a fault, or a machine that stood still; and after healing not for long. What waits
+    for others of its job or group is late from when these left it room."""
+    shared: defaultdict[str, list[Crowd]] = defaultdict(list)
+    for crowd in crowds(facts):
+        for name in {body.job for body in crowd.bodies}:
+            shared[name].append(crowd)
     for key, body in first_bodies(facts):
-        due = key[2].timestamp()
+        due = max(key[2].timestamp(), *(each.full_until(body.arrived) for each in shared[body.job]), 0.0)
         late = lateness(facts, body, due)
         if late <= facts.terms.late:
             continue

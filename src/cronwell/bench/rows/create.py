@@ -1,8 +1,8 @@
 """Creating jobs over HTTP: many at once as NDJSON, and one by one at a steady rate.
 
 Nothing is stored past the API. The jobs are daily ones at each minute of the day, so they share 1,440 schedules, with an
-http target, a payload and a tag. The client is this process: on a machine that is full its own work counts against the
-figure.
+http target, a payload and a tag. One worker serves their pool, as somewhere one does. The client is this process: on a
+machine that is full its own work counts against the figure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any
 import orjson
 
 from cronwell import errors
-from cronwell.bench.cost import Cost
-from cronwell.bench.fleet import fleet, free_ports
+from cronwell.bench.cost import Cost, Reading
+from cronwell.bench.fleet import Fleet, fleet, free_ports
 from cronwell.bench.ground import Ground, Progress
 from cronwell.bench.row import Check, Row
 from cronwell.bench.web import Api, calling, in_ms, open_loop
+from cronwell.runtime.postgres import Database
 
 BULK_PER_SECOND = 25_000
 SINGLE_P99_MS = 20.0
@@ -51,12 +52,14 @@ class Found:
     bulk_per_second: float
     cost: Cost
     single_ms: dict[str, float]
+    single_cost: Cost
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "bulk_per_second": round(self.bulk_per_second, 1),
             "bulk_cost_per_1000_jobs": self.cost.as_dict(),
             "single_ms": self.single_ms,
+            "single_cost_per_1000_jobs": self.single_cost.as_dict(),
         }
 
 
@@ -80,7 +83,7 @@ async def _measure(ground: Ground, plan: Plan, *, apis: int, progress: Progress)
     settings = dataclasses.replace(ground.settings, port=free_ports(ground.settings.host, apis))
     async with (
         ground.scratch() as (database, url),
-        fleet(settings, url, schedulers=0, workers=0, apis=apis) as processes,
+        fleet(settings, url, schedulers=0, workers=1, apis=apis) as processes,
         calling(settings.host, settings.port, apis=apis, connections=plan.connections) as bulk,
         calling(settings.host, settings.port, apis=apis, connections=0) as single,
     ):
@@ -89,17 +92,41 @@ async def _measure(ground: Ground, plan: Plan, *, apis: int, progress: Progress)
             b"".join(lines_of("bulk", range(start, min(start + plan.lines, plan.jobs))))
             for start in range(0, plan.jobs, plan.lines)
         ]
-        before = await ground.read_meters(database, processes)
+        meters = _Meters(ground, database, processes)
+        await meters.begin()
         took = await _send_all(bulk, bodies, plan, progress)
-        after = await ground.read_meters(database, processes)
+        cost = await meters.end(plan.jobs)
 
         async def create(number: int) -> None:
             await single.call("POST", "/v1/jobs", status=201, body=job_of("single", number))
 
         for number in range(WARM_UP):
             await single.call("POST", "/v1/jobs", status=201, body=job_of("alone", number))
+        await meters.begin()
         single_took = await open_loop(create, rate=plan.rate, count=plan.rate * plan.seconds)
-    return Found(plan.jobs / took, before.until(after, plan.jobs), in_ms(single_took))
+        single_cost = await meters.end(len(single_took))
+    return Found(plan.jobs / took, cost, in_ms(single_took), single_cost)
+
+
+class _Meters:
+    """What a part of the run has cost, the client's own work included."""
+
+    def __init__(self, ground: Ground, database: Database, processes: Fleet) -> None:
+        self._ground = ground
+        self._database = database
+        self._processes = processes
+
+    async def begin(self) -> None:
+        self._before, self._own = await self._read(), time.process_time()
+
+    async def end(self, jobs: int) -> Cost:
+        own = time.process_time() - self._own
+        cost = self._before.until(await self._read(), jobs)
+        cost.cpu_seconds["client"] = round(own / jobs * 1000, 4)
+        return cost
+
+    async def _read(self) -> Reading:
+        return await self._ground.read_meters(self._database, self._processes)
 
 
 async def _send_all(api: Api, bodies: list[bytes], plan: Plan, progress: Progress) -> float:

@@ -2,12 +2,8 @@
 
 On each rung, in this order:
 
-- staging: so many jobs a second, from all over the table, come within the look-ahead, with a scheduler alone on the
-  database. Counted is what the scheduler and PostgreSQL (where it is our own) spend, less what they spend in the seconds
-  before, when no slot comes: a scheduler walks through its jobs all the time to see that none is lost. `cursors` is not
-  vacuumed meanwhile, which would count against the smallest rung alone. It is done twice: just after a checkpoint, when each
-  page is written whole at its first change, which of many jobs each pays for; and once more with the same jobs, of which
-  the target is. At ten thousand a second of ten million jobs, 3 slots in 100 are the first of their page.
+- staging: so many jobs a second come within the look-ahead of a scheduler: see `waves`. The target is of what a slot costs
+  on average between two checkpoints; what it costs in the first minute after one is told beside it.
 - reads and pages over HTTP, open loop, by an API process that has had a few calls before, beside a scheduler and workers.
 - new jobs that are due a second later: how long until they are created, and how late they start.
 - the forecast of the next day's fires, once: its answer is kept for a minute.
@@ -18,29 +14,33 @@ they say more about the machine than about the number of jobs.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import orjson
 
-from cronwell.bench.cost import TICK, Reading, memory_of
-from cronwell.bench.fleet import Fleet, fleet, free_ports
+from cronwell.bench.fleet import fleet, free_ports
 from cronwell.bench.ground import Ground
-from cronwell.bench.measure import PATIENCE, until_up
+from cronwell.bench.measure import until_up
 from cronwell.bench.noop import NAME
 from cronwell.bench.row import Check, Row
-from cronwell.bench.sleepers import Sleepers, Woken, bytes_of_jobs, checkpoint, name_of, sample, team_of, tidy
-from cronwell.bench.web import Api, calling, growth, in_ms, open_loop, until_ready
-from cronwell.config import Settings
+from cronwell.bench.sleepers import Sleepers, bytes_of_jobs, name_of, sample, sample_of, team_of, tidy
+from cronwell.bench.waves import (
+    Staged,
+    Wave,
+    between_checkpoints,
+    least_of,
+    scheduling,
+    stage_wave,
+    stretch_of,
+    until_counted,
+)
+from cronwell.bench.web import Api, calling, growth, in_ms, open_loop
 from cronwell.control.paging import write_cursor
-from cronwell.model.shards import SHARDS
 from cronwell.runtime.postgres import Database
 
 STAGING_GROWTH = 1.25
@@ -51,9 +51,6 @@ LARGE = 10_000_000
 PAGE = 100
 CONNECTIONS = 100
 
-_STAGED = "select count(*) from executions where slot >= $1 and slot < $2"
-# What was staged to be counted is not to be run when workers come.
-_TAKE_BACK = "update executions set state = 'cancelled', finished_at = now() where state = 'pending'"
 _FIRST_FIRES = """
 select extract(epoch from started_at - slot)::float8 as lateness
 from executions
@@ -72,6 +69,8 @@ class Plan:
     """Slots a second that come due while staging is measured."""
     seconds: int = 60
     idle_seconds: int = 20
+    waves: int = 2
+    """How often each wave is staged: the one that cost least counts."""
     reads: int = 1000
     read_rate: int = 100
     pages: int = 400
@@ -90,6 +89,7 @@ QUICK = Plan(
     rate=50,
     seconds=2,
     idle_seconds=1,
+    waves=1,
     reads=10,
     pages=4,
     creates=10,
@@ -98,28 +98,14 @@ QUICK = Plan(
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """What staging cost on one rung."""
-
-    cpu_us: float
-    """CPU microseconds per slot, of the scheduler and PostgreSQL, less what they spend when no slot comes."""
-    gross_cpu_us: dict[str, float]
-    wall_us: float
-    """From the beginning of a batch to its commit, per slot of it."""
-    wal_bytes: float
-    idle_cpu: float
-    """CPU seconds in a second without slots."""
-    memory_mb: float
-
-
-@dataclass(frozen=True, slots=True)
 class Rung:
     jobs: int
     register_seconds: float
     bytes_per_job: float
     staged: Staged
+    """On average between two checkpoints."""
     first_staged: Staged
-    """The same just after a checkpoint."""
+    """In the first minute after one."""
     answers_ms: dict[str, dict[str, float]]
     """By what was asked for."""
     forecast_ms: float
@@ -193,116 +179,18 @@ async def _rung(
     took = time.perf_counter() - began
     await tidy(url)
     size = await bytes_of_jobs(database)
-    chosen = await sample(database, count, plan.rate * plan.seconds)
-    waves = []
-    for is_first in (True, False):
-        waves.append(await _staging(ground, plan, database, url, chosen, is_first=is_first))
-        await database.execute(_TAKE_BACK)
+    wave = Wave(plan.rate, plan.seconds, plan.idle_seconds)
+    anywhere = await sample(database, count, wave.count)
+    stretch = stretch_of(count, wave, await between_checkpoints(database))
+    together = await sample_of(database, stretch, wave.count)
+    async with scheduling(ground, database, url, count) as place:
+        firsts, others = [], []
+        for _ in range(plan.waves):
+            firsts.append(await stage_wave(place, wave, anywhere, "after a checkpoint"))
+            others.append(await stage_wave(place, wave, together, "between two"))
+        first, staged = least_of(firsts), least_of(others)
     answers, forecast = await _answers(ground, plan, database, url, count)
-    first, staged = waves
     return Rung(count, round(took, 1), round(size / count, 1), staged, first, answers, forecast)
-
-
-async def _staging(
-    ground: Ground, plan: Plan, database: Database, url: str, chosen: list[UUID], *, is_first: bool
-) -> Staged:
-    """Let jobs come due and see what staging them costs; `is_first`: just after a checkpoint."""
-    progress = ground.stage(
-        f"scale: stage {len(chosen):,} slots {'after a checkpoint' if is_first else 'more'}"
-    )
-    settings = dataclasses.replace(ground.settings, ops_port=free_ports(ground.settings.host))
-    look_ahead = settings.scheduler.look_ahead
-    second = timedelta(seconds=1)
-    async with fleet(settings, url, workers=0) as processes:
-        await _until_holding(settings)
-        await database.execute("alter table cursors set (autovacuum_enabled = off)")
-        lead = timedelta(seconds=2 + len(chosen) / 2000)
-        idle = timedelta(seconds=plan.idle_seconds)
-        while True:
-            now: datetime = await database.fetchval("select now()")
-            start = (now + lead + idle + look_ahead).replace(microsecond=0) + second
-            woken = Woken(start, plan.rate, plan.seconds)
-            await woken.wake(database, chosen)
-            if is_first:
-                await checkpoint(url)
-            begin = woken.start - look_ahead - second
-            if await database.fetchval("select now()") + idle <= begin:
-                break
-            # It took longer than was thought: once more, with more time.
-            lead *= 2
-        # From here to `begin` nothing comes within the look-ahead.
-        idle_from = await _read(ground, database, processes, settings)
-        await _sleep_until(database, begin)
-        before = await _read(ground, database, processes, settings)
-        await _sleep_until(database, begin + plan.seconds * second)
-        end = woken.start + plan.seconds * second
-        await _until_counted(
-            lambda: database.fetchval(_STAGED, woken.start, end), woken.count, "staged", progress
-        )
-        after = await _read(ground, database, processes, settings)
-        memory = max(memory_of(pid) for pid in processes.pids("scheduler"))
-        await database.execute("alter table cursors reset (autovacuum_enabled)")
-    return staged_of(idle_from, before, after, memory)
-
-
-@dataclass(frozen=True, slots=True)
-class Meters:
-    """Where everything stands that staging is judged by."""
-
-    at: float
-    reading: Reading
-    stage_seconds: float
-    slots: float
-
-
-def staged_of(idle_from: Meters, before: Meters, after: Meters, memory: int) -> Staged:
-    """What the slots staged between two readings cost, less what the time before cost."""
-    slots = max(after.slots - before.slots, 1)
-    cost = before.reading.until(after.reading, round(slots))
-    idle = idle_from.reading.until(before.reading, 1000)
-    idle_cpu = sum(idle.cpu_seconds.values()) / max(before.at - idle_from.at, 1e-9)
-    gross = {who: 1000 * seconds for who, seconds in cost.cpu_seconds.items()}
-    net = sum(gross.values()) - 1e6 * idle_cpu * (after.at - before.at) / slots
-    return Staged(
-        # The meters cannot tell less than a tick.
-        cpu_us=max(net, 1e6 * TICK / slots),
-        gross_cpu_us=gross,
-        wall_us=1e6 * (after.stage_seconds - before.stage_seconds) / slots,
-        wal_bytes=cost.wal_bytes / 1000,
-        idle_cpu=idle_cpu,
-        memory_mb=memory / 1e6,
-    )
-
-
-async def _until_holding(settings: Settings) -> None:
-    """Wait until the scheduler has the shards."""
-    await until_ready(settings.host, settings.ops_port)
-
-    async def held() -> int:
-        return round(metric(await _metrics(settings), "cronwell_shards_held"))
-
-    await _until_counted(held, SHARDS, "held", lambda done, total: None)
-
-
-async def _read(ground: Ground, database: Database, processes: Fleet, settings: Settings) -> Meters:
-    text = await _metrics(settings)
-    return Meters(
-        time.perf_counter(),
-        await ground.read_meters(database, processes),
-        metric(text, "cronwell_stage_seconds_sum"),
-        metric(text, 'cronwell_slots_staged_total{verdict="staged"}'),
-    )
-
-
-async def _metrics(settings: Settings) -> str:
-    async with calling(settings.host, settings.ops_port, connections=1) as scheduler:
-        return (await scheduler.call("GET", "/metrics")).decode()
-
-
-def metric(text: str, name: str) -> float:
-    """One value of an exposition of metrics; 0 where nothing was counted yet."""
-    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    return 0.0 if found is None else float(found[1])
 
 
 async def _answers(
@@ -376,23 +264,6 @@ async def _new_jobs(plan: Plan, database: Database, api: Api, count: int) -> dic
     async def started() -> int:
         return len(await database.fetch(_FIRST_FIRES, made))
 
-    await _until_counted(started, plan.creates, "started", lambda done, total: None)
+    await until_counted(started, plan.creates, "started", lambda done, total: None)
     late = [row["lateness"] for row in await database.fetch(_FIRST_FIRES, made)]
     return {"create": in_ms(took), "first fire": in_ms(late)}
-
-
-async def _sleep_until(database: Database, at: datetime) -> None:
-    wait: timedelta = at - await database.fetchval("select now()")
-    await asyncio.sleep(max(wait.total_seconds(), 0))
-
-
-async def _until_counted(
-    count: Callable[[], Awaitable[int]], wanted: int, what: str, progress: Callable[[int, int], None]
-) -> None:
-    deadline = time.monotonic() + PATIENCE.total_seconds()
-    while (found := await count()) < wanted:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{found} of {wanted} were {what} after {PATIENCE}")
-        progress(found, wanted)
-        await asyncio.sleep(0.2)
-    progress(wanted, wanted)

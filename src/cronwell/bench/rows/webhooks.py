@@ -23,7 +23,7 @@ from cronwell.bench.load import Load, register
 from cronwell.bench.measure import LEAD, PATIENCE, until_done, until_up
 from cronwell.bench.receiver import HOST, Receiver, bare_rate, receiving
 from cronwell.bench.row import Check, Row
-from cronwell.config import Settings
+from cronwell.config import Settings, WorkerSettings
 from cronwell.runtime.postgres import Database
 from cronwell.targets import signing
 
@@ -32,6 +32,9 @@ SHARE_OF_IDEAL = 0.9
 REGISTERED_PER_SECOND = 4000
 """Jobs that are written and staged in a second, at the least: so long before their instant they are registered."""
 BARE_CONNECTIONS = 128
+DAILY = timedelta(days=1)
+"""Jobs that come again: with jobs for one time the scheduler would be finishing them, and looking through those that are left,
+for as long as the deliveries last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             "after the instant_ms": fast.figures["lateness_ms"],
             "slow: after the instant_ms": slow.figures["lateness_ms"],
             "slow: cost": slow.cost.as_dict(),
+            "connections": [run.figures["connections"] for run in runs],
             "settings": {
                 "egress_allow": [_ALLOWED],
                 "http.per_host and http.connections": [plan.at_once, plan.slow_at_once],
@@ -118,8 +122,10 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             },
         },
         series={
-            "throughput over time": fast.figures["per_second"],
-            "slow: throughput over time": slow.figures["per_second"],
+            "throughput: answered at once (deliveries/s) over time": fast.figures["per_second"],
+            f"throughput: answered after {plan.delay_ms} ms (deliveries/s) over time": slow.figures[
+                "per_second"
+            ],
         },
     )
 
@@ -146,7 +152,7 @@ _ALLOWED = f"{HOST}/32"
 
 def _concurrency(at_once: int) -> int:
     """Attempts of a worker that has so many requests under way: some wait to be sent or for their result to be kept."""
-    return at_once + 1000
+    return max(at_once + 1000, WorkerSettings().concurrency)
 
 
 async def _send(ground: Ground, count: int, at_once: int, delay: float, progress: Progress) -> Sent:
@@ -156,10 +162,11 @@ async def _send(ground: Ground, count: int, at_once: int, delay: float, progress
             await until_up(database, 1)
             now: datetime = await database.fetchval("select now()")
             instant = now + LEAD + timedelta(seconds=count / REGISTERED_PER_SECOND)
-            await register(database, Load(count, instant, target=_target(receiver)))
-            before = await ground.read_meters(database, processes)
+            await register(database, Load(count, instant, every=DAILY, target=_target(receiver)))
+            others = [("receiver", receiver.pid)]
+            before = await ground.read_meters(database, processes, others)
             await until_done(database, count, progress)
-            after = await ground.read_meters(database, processes)
+            after = await ground.read_meters(database, processes, others)
         figures = await receiver.figures()
         recorded = await database.fetchval("select count(*) from executions where state = 'succeeded'")
         return Sent(

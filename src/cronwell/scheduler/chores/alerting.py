@@ -7,8 +7,9 @@ scheduler that was held up since it looked changes nothing that another has foun
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from uuid import UUID
@@ -21,17 +22,21 @@ from cronwell.config import Settings
 from cronwell.control import alerting
 from cronwell.model.alert_judging import Verdict
 from cronwell.model.alerts import Rule
+from cronwell.model.clipping import clip
+from cronwell.model.execution import State
 from cronwell.model.identity import RANDOM_BITS, new_job_id
 from cronwell.model.validation import validate
 from cronwell.runtime.clock import Clock
 from cronwell.scheduler.chores.alert_evidence import Evidence, Found, Judged, Walk
-from cronwell.store.port import Incident, KeptRule, Store, Worker
+from cronwell.store.port import ExecutionFilter, Incident, KeptRule, Store, Worker
 
 PAGE = 1000
 MOST_OPEN = 20
 """Jobs of which a rule tells one by one; those beyond are one incident together."""
 OTHERS = "*"
+LONGEST_ERROR = 500
 _NAMED = 5
+_OF_FAILURES = frozenset({"consecutive_failures", "failure_rate", "dead_letters"})
 
 
 class Alerting:
@@ -128,7 +133,8 @@ class Alerting:
             done += await self._resolve(judged.rule, known.pop(each.subject), each.verdict.words, now)
         if not judged.rule.is_quiet(now):
             settling = [each for each in incidents if each.resolved_at is not None]
-            done += await self._tell_waiting(judged.rule, list(known.values()), settling, now)
+            going_on = {each.subject: each for each in found if each.verdict.is_wrong}
+            done += await self._tell_waiting(judged, list(known.values()), settling, going_on, now)
         return done
 
     def _judge_others(self, judged: Judged, others: Sequence[Found], *, is_known: bool) -> Found | None:
@@ -147,7 +153,7 @@ class Alerting:
 
     async def _open(self, judged: Judged, found: Found, now: datetime) -> bool:
         rule, kept = judged.rule, judged.kept
-        words = found.verdict.words
+        summary, facts = await self._told_of(judged, found, now)
         incident = Incident(
             tenant_id=kept.tenant_id,
             id=new_job_id(now, secrets.randbits(RANDOM_BITS)),
@@ -155,8 +161,8 @@ class Alerting:
             subject=found.subject,
             job_name=found.job_name,
             severity=rule.severity,
-            summary=words if found.job_name is None else f"{found.job_name}: {words}",
-            facts=orjson.dumps({"condition": judged.kind, **found.verdict.facts}).decode(),
+            summary=summary,
+            facts=facts,
             opened_at=now,
         )
         async with self._store.transaction() as transaction:
@@ -169,6 +175,22 @@ class Alerting:
         telemetry.alert_opened(rule=kept.name, severity=rule.severity, summary=incident.summary)
         return True
 
+    async def _told_of(self, judged: Judged, found: Found, now: datetime) -> tuple[str, str]:
+        """What is wrong, in words and as facts."""
+        words = found.verdict.words
+        facts = {"condition": judged.kind, **found.verdict.facts}
+        if judged.kind in _OF_FAILURES and found.job_name is not None:
+            facts |= await self._last_failure(judged.kept.tenant_id, UUID(found.subject), now)
+        return words if found.job_name is None else f"{found.job_name}: {words}", orjson.dumps(facts).decode()
+
+    async def _last_failure(self, tenant_id: int, job_id: UUID, now: datetime) -> dict[str, str]:
+        """The execution to look at first, and what it said."""
+        where = ExecutionFilter(job_id=job_id, states=(State.FAILED,), begun_by=now)
+        for failed in await self._store.list_executions(tenant_id, where, None, 1):
+            said, _ = clip(failed.error or "", LONGEST_ERROR)
+            return {"execution": str(failed.key)} | ({"error": said} if said else {})
+        return {}
+
     async def _resolve(self, rule: Rule, incident: Incident, outcome: str, now: datetime) -> bool:
         async with self._store.transaction() as transaction:
             return await alerting.end(
@@ -176,13 +198,21 @@ class Alerting:
             )
 
     async def _tell_waiting(
-        self, rule: Rule, going_on: Sequence[Incident], ended: Sequence[Incident], now: datetime
+        self,
+        judged: Judged,
+        going_on: Sequence[Incident],
+        ended: Sequence[Incident],
+        found: Mapping[str, Found],
+        now: datetime,
     ) -> int:
-        """Tell what quiet hours held back, and once more what goes on for long."""
-        told = 0
+        """Tell what quiet hours held back, and once more what goes on for long, as it stands now where that was looked at."""
+        rule, told = judged.rule, 0
         for each in going_on:
             last = each.repeated_at
             if last is None or (rule.repeat is not None and now - last >= rule.repeat):
+                if (present := found.get(each.subject)) is not None:
+                    summary, facts = await self._told_of(judged, present, now)
+                    each = dataclasses.replace(each, summary=summary, facts=facts)  # noqa: PLW2901
                 async with self._store.transaction() as transaction:
                     told += await alerting.tell_beginning(
                         transaction, each, rule.channels, pool=self._pool, now=now

@@ -1,3 +1,26 @@
+-- part: pools
+-- The pools in which something waits, found by going from one to the next in the index.
+pools as (
+    (
+        select head.pool
+        from executions as head
+        where head.state in ('pending', 'retrying')
+        order by head.pool
+        limit 1
+    )
+    union all
+    select following.pool
+    from pools
+    cross join lateral (
+        select step.pool
+        from executions as step
+        where step.state in ('pending', 'retrying')
+            and step.pool > pools.pool
+        order by step.pool
+        limit 1
+    ) as following
+)
+
 -- name: watched_by_name
 -- Jobs by their names.
 select j.id, j.name, j.state::text as state, j.tags::text as tags, j.updated_at
@@ -120,28 +143,8 @@ from (
 group by job_id
 
 -- name: waiting_long
--- What of a tenant has been due since before $2 and waits, the oldest first, no more than $3 in each pool and priority. Pools are
--- found by going from one to the next in the index.
-with recursive pools as (
-    (
-        select head.pool
-        from executions as head
-        where head.state in ('pending', 'retrying')
-        order by head.pool
-        limit 1
-    )
-    union all
-    select following.pool
-    from pools
-    cross join lateral (
-        select step.pool
-        from executions as step
-        where step.state in ('pending', 'retrying')
-            and step.pool > pools.pool
-        order by step.pool
-        limit 1
-    ) as following
-)
+-- What of a tenant has been due since before $2 and waits, the oldest first, no more than $3 in each pool and priority.
+with recursive /* part: pools */
 select late.job_id, late.state, late.slot, late.ready_at, late.started_at
 from pools
 cross join generate_series(0, 5) as tier (priority)
@@ -172,26 +175,7 @@ limit $3
 -- name: waiting_depth
 -- How much of a tenant is due and waits, in each pool; counted up to $3 in each pool and priority. Messages of alerts do not
 -- count: an alert would keep itself going.
-with recursive pools as (
-    (
-        select head.pool
-        from executions as head
-        where head.state in ('pending', 'retrying')
-        order by head.pool
-        limit 1
-    )
-    union all
-    select following.pool
-    from pools
-    cross join lateral (
-        select step.pool
-        from executions as step
-        where step.state in ('pending', 'retrying')
-            and step.pool > pools.pool
-        order by step.pool
-        limit 1
-    ) as following
-)
+with recursive /* part: pools */
 select pools.pool, count(*) as depth
 from pools
 cross join generate_series(0, 5) as tier (priority)

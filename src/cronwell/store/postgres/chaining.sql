@@ -250,7 +250,8 @@ for update
 
 -- name: rerun
 -- Run an execution that has ended once more, by what its job is now; not before its slot. The fence goes on growing. The
--- job is locked, and what began meanwhile is waited for, as in `revive_execution`.
+-- job is locked, and what began meanwhile is waited for, as in `revive_execution`. Of an attempt that succeeded the row itself
+-- tells, until now: it is kept with those that did not.
 with job as (
     select
         revision, pool,
@@ -261,6 +262,23 @@ with job as (
         and id = $2
         and state::text <> 'deleted'
     for share
+),
+kept as (
+    insert into attempts (
+        tenant_id, job_id, kind, slot, fence, attempt, result, worker, ready_at, claimed_at, started_at, finished_at,
+        error_kind, error, output, output_truncated
+    )
+    select
+        e.tenant_id, e.job_id, e.kind, e.slot, e.fence, e.attempt, 'succeeded', e.worker, e.ready_at, e.claimed_at, e.started_at,
+        e.finished_at, e.error_kind, e.error, e.output, e.output_truncated
+    from executions as e
+    where e.tenant_id = $1
+        and e.job_id = $2
+        and e.kind = $3
+        and e.slot = $4
+        and e.state::text = 'succeeded'
+        and exists (select from job)
+    on conflict do nothing
 )
 update executions
 set state = 'pending',

@@ -125,7 +125,8 @@ where executions.tenant_id = due.tenant_id
     and executions.kind = due.kind
     and executions.slot = due.slot
 returning
-    executions.tenant_id, executions.job_id, executions.kind, executions.slot, executions.ready_at,
+    executions.tenant_id, executions.job_id, executions.kind, executions.slot,
+    nullif(executions.ready_at, executions.slot) as ready_at, -- a moment is what takes longest to read
     executions.attempt, executions.fence, executions.revision, executions.priority, executions.payload, executions.gate,
     executions.queueing is not null or executions.gate is not null as is_awaited, executions.checkpoint, executions.held_until
 
@@ -170,6 +171,21 @@ due as (
     ) as found
 ),
 /* part: take */
+
+-- name: due_tiers
+-- The tiers of pools in which something is ready by $2, whether it may start or not: one entry of the index is read for each.
+select served.pool, tier.priority
+from unnest($1::text[]) as served (pool)
+cross join unnest(array[0, 1, 2, 3, 4, 5]::smallint[]) as tier (priority)
+cross join lateral (
+    select
+    from executions as due
+    where pool = served.pool
+        and priority = tier.priority
+        and ready_at <= $2
+        and state in ('pending', 'retrying')
+    limit 1
+) as found
 
 -- name: waiting_tenants
 -- The tenants that have executions of a pool and priority ready by $3, with their weights. Each is found by a step to the next

@@ -81,6 +81,10 @@ class ExecutionRows:
         )
         return claimed_of(rows, worker)
 
+    async def due_tiers(self, pools: Sequence[str], ready_by: datetime) -> set[tuple[str, int]]:
+        rows = await self._database.fetch(_CLAIMS["due_tiers"], list(pools), ready_by)
+        return {(row["pool"], row["priority"]) for row in rows}
+
     async def waiting_tenants(self, pool: str, priority: int, ready_by: datetime) -> dict[int, float]:
         rows = await self._database.fetch(_CLAIMS["waiting_tenants"], pool, priority, ready_by)
         return {row["id"]: row["weight"] for row in rows}

@@ -82,6 +82,8 @@ class GateRows:
         if not limited:
             return 0
         tag = await self._database.execute(_SQL["gate_waiting"], limited)
+        # After it: what was claimed while it was looked at is running by now.
+        await self._database.execute(_SQL["hold_running"], limited)
         return int(tag.rpartition(" ")[2])
 
 

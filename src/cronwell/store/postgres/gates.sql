@@ -8,15 +8,36 @@ exists (
         and held.kind = holds.kind
         and held.fence = holds.fence
         and held.state::text = 'running'
+    offset 0
 )
 
 -- name: waiting_gates
 -- The gates before which executions of some pools wait that are ready by $2, with the pool and tier, the limit of the first in
--- line, and the tenant's weight and quotas. Each is found by a step to the next one in the index, however many wait at it. At most
--- $3 of each pool and tier, behind the gate $5 of the tenant $4: the next look begins where this one ended.
+-- line, the tenant's weight and quotas, and whether there is room behind the gate, as far as that is soon counted. Each is found
+-- by a step to the next one in the index, however many wait at it. At most $3 of each pool and tier, behind the gate $5 of the
+-- tenant $4: the next look begins where this one ended.
 select
     served.pool, tier.priority, waiting.tenant_id, waiting.gate, waiting.gate_limit, waiting.ready_at, t.weight, t.max_running,
-    t.max_per_minute
+    t.max_per_minute,
+    case
+        when waiting.gate_limit <= 100 then waiting.gate_limit > (
+            select count(*)
+            from holds
+            where holds.tenant_id = waiting.tenant_id
+                and holds.gate = waiting.gate
+                and /* part: is_held */
+        )
+        else true
+    end and case
+        when t.max_running <= 100 then t.max_running > (
+            select count(*)
+            from holds
+            where holds.tenant_id = waiting.tenant_id
+                and holds.gate = ''
+                and /* part: is_held */
+        )
+        else true
+    end as has_room
 from unnest($1::text[]) as served (pool)
 cross join unnest(array[3, 4, 5]::smallint[]) as tier (priority)
 cross join lateral (
@@ -132,6 +153,18 @@ where gate is null
     and tenant_id = any($1::integer[])
     and reason is distinct from 'alert'
     and state in ('pending', 'retrying')
+
+-- name: hold_running
+-- Count what runs of tenants that have got a quota as having gone through their gate, at which it did not wait.
+insert into holds (tenant_id, gate, job_id, slot, kind, fence)
+select tenant_id, '', job_id, slot, kind, fence
+from executions
+where state = 'running'
+    and tenant_id = any($1::integer[])
+    and reason is distinct from 'alert'
+on conflict (tenant_id, gate, job_id, slot, kind) do update
+set fence = excluded.fence
+where holds.fence < excluded.fence
 
 -- name: why_waiting
 -- What an execution that is due waits for at its gates: how many of its group run and may, how many of its tenant run, and how

@@ -1,25 +1,43 @@
 -- name: insert_jobs
--- Add jobs; one whose name is taken is left out of the answer.
-insert into jobs (
-    tenant_id, id, name, state, revision, pool, target_kind, tags, spec, created_at, updated_at, defined_at
+-- Add jobs, with cursors for those that have a schedule; one whose name is taken is left out of the answer. It also tells whether
+-- jobs of their tenants are counted: with a lock, so that this is known as of now and stays so.
+with made as materialized (
+    select *
+    from unnest(
+        $1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::smallint[],
+        $9::timestamptz[], $10::text[], $11::integer[], $12::boolean[], $13::timestamptz[]
+    ) as made (
+        tenant_id, id, name, pool, target_kind, tags, spec, shard, next_slot, plan, runs_left, awaits, held_until
+    )
+),
+added as (
+    insert into jobs (
+        tenant_id, id, name, state, revision, pool, target_kind, tags, spec, created_at, updated_at, defined_at
+    )
+    select tenant_id, id, name, 'active', 1, pool, target_kind, tags::jsonb, spec::json, $14, $14, $14
+    from made
+    on conflict (tenant_id, name) where state <> 'deleted' do nothing
+    returning id
+),
+started as (
+    insert into cursors (
+        tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, is_held, held_until, tzdata
+    )
+    select
+        made.tenant_id, made.id, made.shard, 1, made.next_slot, made.plan, made.runs_left, made.awaits,
+        made.held_until is not null, made.held_until, $15
+    from made
+    join added using (id)
+    where made.plan is not null
+),
+held as materialized (
+    select max_jobs is not null as is_counted
+    from tenants
+    where id = any ($1)
+    for key share
 )
-select tenant_id, id, name, 'active', 1, pool, target_kind, tags::jsonb, spec::json, $8, $8, $8
-from unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-    as made (tenant_id, id, name, pool, target_kind, tags, spec)
-on conflict (tenant_id, name) where state <> 'deleted' do nothing
-returning id
-
--- name: insert_cursors
--- Start the cursors of jobs that have a schedule.
-insert into cursors (
-    tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, is_held, held_until, tzdata
-)
-select
-    tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, held_until is not null, held_until, $10
-from unnest(
-    $1::integer[], $2::uuid[], $3::smallint[], $4::integer[], $5::timestamptz[], $6::text[], $7::integer[], $8::boolean[],
-    $9::timestamptz[]
-) as made (tenant_id, job_id, shard, revision, next_slot, plan, runs_left, awaits, held_until)
+select id, exists (select from held where is_counted) as is_counted
+from added
 
 -- name: get_job
 -- One job by id, with its cursor, the next instant that is staged already, and the slots behind the cursor that overrides

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from cronwell.model.execution import ExecutionKey, Result, State
+from cronwell.model.execution import ExecutionKey, Kind, Result, State
 from cronwell.runtime.postgres import Connection, Database
 from cronwell.runtime.statements import load_statements
-from cronwell.store.postgres.rows import STATES, columns
+from cronwell.store.postgres.rows import STATES, columns, micros
 from cronwell.store.records import Awaited, Ended
 
-_SQL = load_statements(Path(__file__).with_name("executions.sql"))
+_SQL = load_statements(Path(__file__).with_suffix(".sql"))
 _CALLBACKS = load_statements(Path(__file__).with_name("callbacks.sql"))
 
 
@@ -121,28 +121,23 @@ async def _write(database: Database | Connection, ended: Sequence[Ended]) -> lis
 
 async def _succeed(database: Database | Connection, ended: Sequence[Ended]) -> list[int]:
     """Record successes; the places of those that were recorded."""
-    by_worker: defaultdict[UUID, list[int]] = defaultdict(list)
+    alike: defaultdict[tuple[UUID, Kind], list[int]] = defaultdict(list)
     for place, each in enumerate(ended):
-        by_worker[each.worker].append(place)
+        alike[each.worker, each.key.kind].append(place)
     recorded: list[int] = []
-    for worker, places in by_worker.items():
+    for (worker, kind), places in alike.items():
+        those = [ended[place] for place in places]
+        starts = [micros(e.started_at) for e in those if e.started_at is not None]
+        assert len(starts) == len(those), "what succeeded has started"
         found = await database.fetchval(
             _SQL["succeed"],
-            *columns(
-                (
-                    (
-                        e.tenant_id,
-                        e.key.job_id,
-                        e.key.kind,
-                        e.key.slot,
-                        e.fence,
-                        e.started_at,
-                        e.finished_at,
-                    )
-                    for e in map(ended.__getitem__, places)
-                ),
-                7,
-            ),
+            [e.tenant_id for e in those],
+            [e.key.job_id for e in those],
+            kind,
+            [micros(e.key.slot) for e in those],
+            [e.fence for e in those],
+            starts,
+            [micros(e.finished_at) for e in those],
             worker,
         )
         recorded += [places[number - 1] for number in found or ()]

@@ -37,11 +37,12 @@ from (
 ) as staged
 on conflict do nothing
 
--- name: insert_staged
--- What `insert_executions` does for slots that simply wait for their instant, of which a job has many: what they share with
--- their job is sent once for each job, and looked up by its number. Numbers, not a join: a plan made for few rows would
--- compare each slot with each job. A limit of 0 stands for none, because an array with nulls is searched from its start.
-insert into executions (
+-- part: staged
+-- Slots that simply wait for their instant, of which a job has many: what they share with their job is sent once for each
+-- job, and looked up by its number. Numbers, not a join: a plan made for few rows would compare each slot with each job. A limit
+-- of 0 stands for none, because an array with nulls is searched from its start. Times are microseconds since 1970, which a
+-- client writes in a third of the time that it takes for a timestamp; a slot without another time is ready at its own.
+(
     tenant_id, job_id, kind, slot, ready_at, state, revision, priority, running_limit, pool, queueing, gate, gate_limit,
     is_followed
 )
@@ -56,9 +57,25 @@ from (
             ($12::text[])[($14::integer[])[job]],
             case when ($1::integer[])[job] = any(array(select limited_tenants())) then '' end
         ) as gate
-    from unnest($8::integer[], $9::timestamptz[], $10::timestamptz[]) as given (job, slot, ready_at)
+    from (
+        select
+            job,
+            timestamptz 'epoch' + at * interval '1 microsecond' as slot,
+            timestamptz 'epoch' + coalesce(later, at) * interval '1 microsecond' as ready_at
+        from unnest($8::integer[], $9::bigint[], $10::bigint[]) as given (job, at, later)
+    ) as given
     offset 0
 ) as staged
+
+-- name: insert_fresh
+-- Stage slots that simply wait for their instant, none of which has its verdict already, as it nearly always is: with one
+-- that has, nothing is staged. Without a clause for conflicts a row is not first entered on trial: stage, claim and record
+-- reached 35.1 and 34.0 k/s in all, and 30.7, 18.8, 22.0 and 30.3 k/s with it, on a machine that others used too (November 2026).
+insert into executions /* part: staged */
+
+-- name: insert_staged
+-- What `insert_executions` does for slots that simply wait for their instant.
+insert into executions /* part: staged */
 on conflict do nothing
 
 -- name: move_cursors

@@ -80,9 +80,9 @@ class PostgresStore(
         self._known_days: set[date] = set()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[PostgresTransaction]:
+    async def transaction(self, *, is_frequent: bool = False) -> AsyncIterator[PostgresTransaction]:
         try:
-            async with self._database.transaction() as connection:
+            async with self._database.transaction(keeps_plans=is_frequent) as connection:
                 transaction = PostgresTransaction(connection, frozenset(self._known_days))
                 yield transaction
         except asyncpg.CheckViolationError as error:

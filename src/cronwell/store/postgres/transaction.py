@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from cronwell.store.postgres.rows import (
     cursor_of,
     job_of,
     key_of,
+    micros,
     touched_of,
     waiting_of,
 )
@@ -46,6 +48,9 @@ _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 # Further ahead than any worker claims.
 IMMINENT = timedelta(seconds=5)
+# So many slots at once are worth a savepoint, which takes a statement of its own.
+MANY = 64
+_READY_AT = itemgetter(2)
 
 
 class PostgresTransaction(
@@ -62,19 +67,20 @@ class PostgresTransaction(
 ):
     """Implements `store.port.Transaction` on one connection."""
 
+    _is_uncounted = False
+    """Jobs were added, to a tenant that may have any number of them and keeps that until the transaction has ended."""
+
     async def insert_jobs(self, jobs: Sequence[NewJob], now: datetime) -> set[UUID]:
-        added = await self._connection.fetch(
-            _JOBS["insert_jobs"],
-            *columns(((j.tenant_id, j.id, j.name, j.pool, j.target_kind, j.tags, j.spec) for j in jobs), 7),
-            now,
-        )
-        ids = {row["id"] for row in added}
-        scheduled = [
+        made = (
             (
                 job.tenant_id,
                 job.id,
+                job.name,
+                job.pool,
+                job.target_kind,
+                job.tags,
+                job.spec,
                 shard_of(job.id),
-                1,
                 job.next_slot,
                 job.plan,
                 job.runs_left,
@@ -82,13 +88,14 @@ class PostgresTransaction(
                 job.held_until,
             )
             for job in jobs
-            if job.plan is not None and job.id in ids
-        ]
-        if scheduled:
-            await self._connection.execute(_JOBS["insert_cursors"], *columns(scheduled, 9), zones.version())
-        return ids
+        )
+        added = await self._connection.fetch(_JOBS["insert_jobs"], *columns(made, 13), now, zones.version())
+        self._is_uncounted = bool(added) and not added[0]["is_counted"]
+        return {row["id"] for row in added}
 
     async def count_jobs(self, tenant_id: int, added: int) -> None:
+        if added >= 0 and self._is_uncounted:
+            return
         if added < 0:
             await self._connection.execute(_ACCESS["hold_tenant"], tenant_id)
         row = await self._connection.fetchrow(_ACCESS["count_jobs"], tenant_id, added)
@@ -279,12 +286,13 @@ class PostgresTransaction(
                 number = len(jobs)
                 staged += [(number, each.slot, each.ready_at) for each in waiting]
         if staged:
+            # In the order in which they become ready: what is claimed together then lies together.
+            staged.sort(key=_READY_AT)
             tenants, ids, revisions, priorities, limits, numbers, queueing, grouped, followed = columns(
                 jobs, 9
             )
             named = [group for group in groups if group is not None]
-            await self._connection.execute(
-                _STAGING["insert_staged"],
+            await self._insert_slots(
                 tenants,
                 ids,
                 revisions,
@@ -292,12 +300,27 @@ class PostgresTransaction(
                 limits,
                 list(pools),
                 numbers,
-                *columns(staged, 3),
+                [number for number, _, _ in staged],
+                [micros(slot) for _, slot, _ in staged],
+                [None if ready_at == slot else micros(ready_at) for _, slot, ready_at in staged],
                 queueing,
                 *columns(named, 2),
                 grouped,
                 followed,
+                is_many=len(staged) >= MANY,
             )
+
+    async def _insert_slots(self, *given: object, is_many: bool) -> None:
+        """Write slots; one that has its verdict already keeps it. There hardly ever is one, and not to look for it is cheaper."""
+        if is_many:
+            await self._connection.execute("savepoint fresh")
+            try:
+                await self._connection.execute(_STAGING["insert_fresh"], *given)
+            except asyncpg.UniqueViolationError:
+                await self._connection.execute("rollback to savepoint fresh")
+            else:
+                return
+        await self._connection.execute(_STAGING["insert_staged"], *given)
 
     async def _insert_others(self, moves: Sequence[Move], now: datetime) -> None:
         """Write the slots that have a reason: skipped ones, and those that catch up."""

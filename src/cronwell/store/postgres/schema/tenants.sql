@@ -38,3 +38,42 @@ grant select (
     id, name, weight, created_at, max_jobs, max_payload, max_requests, jobs, max_running, max_per_minute
 ), update (jobs) on tenants to cronwell_tenant;
 grant select on workers to cronwell_tenant;
+
+-- That a job's tenant is there, and stays as it is until the job is: what a foreign key would do for each job is done once for
+-- each statement that adds some.
+create function hold_tenants() returns trigger
+language plpgsql security definer set search_path from current as $$
+declare
+    held integer;
+begin
+    for held in select distinct tenant_id from added loop
+        perform from tenants where id = held for key share;
+        if not found then
+            raise foreign_key_violation using message = format('there is no tenant %s', held);
+        end if;
+    end loop;
+    return null;
+end
+$$;
+
+create function keep_tenant() returns trigger
+language plpgsql security definer set search_path from current as $$
+begin
+    if tg_table_name = 'jobs' then
+        raise foreign_key_violation using message = 'a job stays with its tenant';
+    end if;
+    if exists (select from jobs where tenant_id = old.id) then
+        raise foreign_key_violation using message = format('the tenant %s has jobs', old.id);
+    end if;
+    return null;
+end
+$$;
+
+create trigger hold_tenants after insert on jobs referencing new table as added
+    for each statement execute function hold_tenants();
+create trigger keep_tenant before update of tenant_id on jobs
+    for each row when (old.tenant_id <> new.tenant_id) execute function keep_tenant();
+create trigger keep_tenant_deleted after delete on tenants
+    for each row execute function keep_tenant();
+create trigger keep_tenant_renumbered after update of id on tenants
+    for each row when (old.id <> new.id) execute function keep_tenant();
