@@ -8,7 +8,7 @@ import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -30,7 +30,13 @@ from cronwell.runtime.web import WebServer, first_answer
 from cronwell.store.port import Claimed, Ended, Worker
 from cronwell.store.postgres.store import PostgresStore
 
-HOURLY = {"name": "hourly", "schedule": "@hourly", "target": "https://example.com/run"}
+# On the other side of the hour: a slot of the next minute would be staged as soon as its job is made, and be claimed by tests.
+HALF_AN_HOUR_AWAY = (datetime.now(UTC) + timedelta(minutes=30)).minute
+HOURLY = {
+    "name": "hourly",
+    "schedule": f"{HALF_AN_HOUR_AWAY} * * * *",
+    "target": "https://example.com/run",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,7 +296,7 @@ async def test_a_wrong_change_leaves_the_job_as_it_was(rig: Rig, change: object,
     reply = await rig.caller.call("PATCH", f"/v1/jobs/{made['id']}", change)
     assert (reply.status, reply.fields) == (422, [field])
     after = (await rig.caller.get(f"/v1/jobs/{made['id']}")).json
-    assert (after["revision"], after["schedule"]) == (1, "@hourly")
+    assert (after["revision"], after["schedule"]) == (1, HOURLY["schedule"])
 
 
 @pytest.mark.parametrize(

