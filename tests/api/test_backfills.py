@@ -9,14 +9,14 @@ from uuid import uuid4
 import pytest
 
 from cronwell.scheduler.chores.backfilling import Backfilling
-from tests.api.rig import Caller, Rig
+from tests.api.rig import HALF_AN_HOUR_AWAY, Caller, Rig
 
 HOUR = timedelta(hours=1)
 
 
 def _ago(rig: Rig, length: timedelta) -> str:
     at = rig.clock.now() - length
-    return at.replace(minute=0, second=0, microsecond=0).isoformat()
+    return at.replace(minute=HALF_AN_HOUR_AWAY, second=0, microsecond=0).isoformat()
 
 
 async def _start(rig: Rig, **fields: object) -> dict[str, Any]:

@@ -65,7 +65,7 @@ async def test_a_calendar_that_is_none_is_refused_and_nothing_is_kept(
 
 
 async def test_explain_answers_over_http_and_refuses_what_is_no_time(api: Caller) -> None:
-    job = await api.create()
+    job = await api.create(schedule="@hourly")
     reply = await api.get(f"/v1/jobs/{job['id']}/explain?at=2099-01-01T00:00:00Z")
     assert (reply.status, reply.json["verdict"]) == (200, "planned"), reply.body
     between = await api.get("/v1/jobs/name:hourly/explain?at=2099-01-01T00:30:00Z")

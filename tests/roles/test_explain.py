@@ -184,3 +184,20 @@ async def test_the_instant_of_a_trigger_is_told_like_a_slot(house: House) -> Non
     told = await house.explain.explain(TENANT, "name:hand", key.slot.isoformat())
     assert told.verdict == "executed"
     assert "succeeded at the first attempt" in told.sentence
+
+
+async def test_what_was_triggered_to_run_beside_others_waits_for_none_of_them(house: House) -> None:
+    await house.create("hand", overlap="queue_all")
+    first = await house.trigger("hand")
+    worker = await house.enter()
+    now = house.clock.now()
+    [claimed] = await house.store.claim(worker.id, "default", 1, ready_by=now, limit=1, now=now)
+    assert claimed.key == first
+    in_order = await house.trigger("hand")
+    beside = await house.trigger("hand", overlap="allow")
+    turn = f"It waits for its turn: execution {first} of the job is not finished."
+    told = [
+        (await house.explain.explain(TENANT, "name:hand", key.slot.isoformat())).sentence
+        for key in (in_order, beside)
+    ]
+    assert [turn in sentence for sentence in told] == [True, False]

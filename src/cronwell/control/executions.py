@@ -236,4 +236,5 @@ def _as_stored(new: NewExecution, job_name: str) -> Execution:
         output_truncated=False,
         payload=new.payload,
         progress=None,
+        running_limit=new.running_limit,
     )

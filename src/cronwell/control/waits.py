@@ -19,6 +19,8 @@ async def why_not_started(store: Store, execution: Execution, now: datetime) -> 
     halt = await store.why_waiting(execution.tenant_id, execution.key, now)
     if halt is not None and (told := _at_gate(halt, now)) is not None:
         return told
+    if execution.running_limit is None:
+        return None
     where = ExecutionFilter(job_id=execution.key.job_id, states=(State.RUNNING, State.RETRYING))
     begun = await store.list_executions(execution.tenant_id, where, None, 2)
     earlier = [each for each in begun if each.key != execution.key]

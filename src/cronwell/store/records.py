@@ -268,6 +268,8 @@ class Execution:
     output_truncated: bool
     payload: str | None
     progress: str | None
+    running_limit: int | None
+    """While so many earlier ones of its job are unfinished it does not start; None: it waits for no other."""
     checkpoint: str | None = None
     callback_until: datetime | None = None
     """It waits for its callback, and is timed out then."""

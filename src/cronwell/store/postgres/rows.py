@@ -148,6 +148,7 @@ def execution_of(row: Row) -> Execution:
         output_truncated=row["output_truncated"],
         payload=row["payload"],
         progress=row["progress"],
+        running_limit=row["running_limit"],
         checkpoint=row["checkpoint"],
         callback_until=row["callback_until"],
         held_until=row["held_until"],
