@@ -69,7 +69,7 @@ def test_rows_that_call_the_api_measure_it_over_http(server: str, tmp_path: Path
         assert rung["bytes_per_job"] > 100
         assert all(0 < each["p50"] <= each["p99"] for each in rung["answers_ms"].values())
     assert [
-        jobs for jobs, _ in rows["scale"]["series"]["staging CPU microseconds per slot against jobs"]
+        jobs for jobs, _ in rows["scale"]["series"]["staging of a slot: processor time (µs) over jobs"]
     ] == [
         1000,
         5000,

@@ -27,7 +27,7 @@ UNITS = {"lateness": "ms", "throughput": "executions/s", "time": "s"}
 WORDS = {"lateness": "start lateness"}
 MANY_TIMES = 50.0
 """Figures that lie further apart than this are drawn on a logarithmic axis."""
-FEW_DECADES = 1000.0
+FEW_DECADES = 100.0
 """A logarithmic axis that spans less has figures within each decade too."""
 # Less than this is the resolution of the clocks, and a logarithmic axis has no zero.
 LEAST_MS = 0.1

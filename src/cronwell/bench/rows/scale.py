@@ -132,16 +132,14 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             "has_postgresql_cpu": ground.server.pid is not None,
         },
         series={
-            "staging CPU microseconds per slot against jobs": [(r.jobs, r.staged.cpu_us) for r in rungs],
-            "staging microseconds per slot against jobs": [(r.jobs, r.staged.wall_us) for r in rungs],
-            "staging CPU microseconds per slot after a checkpoint against jobs": [
+            "staging of a slot: processor time (µs) over jobs": [(r.jobs, r.staged.cpu_us) for r in rungs],
+            "staging of a slot: time (µs) over jobs": [(r.jobs, r.staged.wall_us) for r in rungs],
+            "staging of a slot: processor time after a checkpoint (µs) over jobs": [
                 (r.jobs, r.first_staged.cpu_us) for r in rungs
             ],
-            "scheduler memory in MB against jobs": [(r.jobs, r.staged.memory_mb) for r in rungs],
+            "scheduler memory (MB) over jobs": [(r.jobs, r.staged.memory_mb) for r in rungs],
             **{
-                f"{what} p99 in milliseconds against jobs": [
-                    (r.jobs, r.answers_ms[what]["p99"]) for r in rungs
-                ]
+                f"p99: {what} (ms) over jobs": [(r.jobs, r.answers_ms[what]["p99"]) for r in rungs]
                 for what in rungs[0].answers_ms
             },
         },

@@ -1,8 +1,9 @@
 """Signed deliveries from one worker process, with the guard against private addresses on, to a receiver on this machine.
 
-Twice: a backlog to a receiver that answers at once, then to one that takes its time, with as many requests under way as the
-plan says. The second is told beside an ideal: requests under way divided by the delay, which no sender can exceed, or the
-rate of the first run, where that is less: one process builds, signs and records no more a second by waiting in between.
+Three times: a backlog to a receiver that answers at once; to the same with as many requests under way as the plan says for a
+slow one; and to one that takes its time. The last is told beside an ideal: requests under way divided by the delay, which no
+sender can exceed, or the rate of the first run, where that is less: one process builds, signs and records no more a second by
+waiting in between. And beside the second run: what is lost to the delay, apart from what so many under way cost by themselves.
 
 The receiver is a process of its own, on the same cores. What it can take from a client that only sends is measured first.
 The deliveries are staged before their one instant; the clock runs from that instant to the last arrival by the receiver's
@@ -73,6 +74,13 @@ async def measure(ground: Ground, plan: Plan) -> Row:
     progress = ground.stage(title)
     bare = await bare_rate(BARE_CONNECTIONS, plan.bare_seconds)
     fast = await _send(ground, plan.deliveries, plan.at_once, 0.0, progress)
+    crowded = await _send(
+        ground,
+        plan.slow_deliveries,
+        plan.slow_at_once,
+        0.0,
+        ground.stage(f"webhooks: {plan.slow_deliveries:,} with {plan.slow_at_once:,} at once"),
+    )
     delay = plan.delay_ms / 1000
     slow = await _send(
         ground,
@@ -82,7 +90,7 @@ async def measure(ground: Ground, plan: Plan) -> Row:
         ground.stage(f"webhooks: {plan.slow_deliveries:,} to a receiver that takes {plan.delay_ms} ms"),
     )
     ideal = ideal_rate(plan.slow_at_once, delay, fast.per_second)
-    runs = (fast, slow)
+    runs = (fast, crowded, slow)
     return Row(
         "webhooks",
         title,
@@ -92,6 +100,12 @@ async def measure(ground: Ground, plan: Plan) -> Row:
                 f"of the ideal, {plan.slow_at_once:,} at once, {plan.delay_ms} ms",
                 SHARE_OF_IDEAL,
                 slow.per_second / ideal,
+                is_floor=True,
+            ),
+            Check(
+                f"of the same without the {plan.delay_ms} ms",
+                SHARE_OF_IDEAL,
+                slow.per_second / crowded.per_second,
                 is_floor=True,
             ),
             Check(
@@ -109,20 +123,27 @@ async def measure(ground: Ground, plan: Plan) -> Row:
         detail={
             "receiver alone, a second": bare,
             "share of the receiver": fast.per_second / bare,
+            "as many at once as slow: a second": crowded.per_second,
             "slow: a second": slow.per_second,
             "slow: ideal": ideal,
             "after the instant_ms": fast.figures["lateness_ms"],
             "slow: after the instant_ms": slow.figures["lateness_ms"],
+            "as many at once as slow: cost": crowded.cost.as_dict(),
             "slow: cost": slow.cost.as_dict(),
             "connections": [run.figures["connections"] for run in runs],
             "settings": {
                 "egress_allow": [_ALLOWED],
-                "http.per_host and http.connections": [plan.at_once, plan.slow_at_once],
-                "worker.concurrency": [_concurrency(plan.at_once), _concurrency(plan.slow_at_once)],
+                "http.per_host and http.connections": [plan.at_once, plan.slow_at_once, plan.slow_at_once],
+                "worker.concurrency": [
+                    _concurrency(at_once) for at_once in (plan.at_once, plan.slow_at_once, plan.slow_at_once)
+                ],
             },
         },
         series={
             "throughput: answered at once (deliveries/s) over time": fast.figures["per_second"],
+            f"throughput: answered at once, {plan.slow_at_once} at once (deliveries/s) over time": crowded.figures[
+                "per_second"
+            ],
             f"throughput: answered after {plan.delay_ms} ms (deliveries/s) over time": slow.figures[
                 "per_second"
             ],
