@@ -3,7 +3,8 @@
 Three times: a backlog to a receiver that answers at once; to the same with as many requests under way as the plan says for a
 slow one; and to one that takes its time. The last is told beside an ideal: requests under way divided by the delay, which no
 sender can exceed, or the rate of the first run, where that is less: one process builds, signs and records no more a second by
-waiting in between. And beside the second run: what is lost to the delay, apart from what so many under way cost by themselves.
+waiting in between. And beside an ideal with the rate of the second run: what is lost to the delay, apart from what so many under
+way cost by themselves.
 
 The receiver is a process of its own, on the same cores. What it can take from a client that only sends is measured first.
 The deliveries are staged before their one instant; the clock runs from that instant to the last arrival by the receiver's
@@ -105,7 +106,7 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             Check(
                 f"of the same without the {plan.delay_ms} ms",
                 SHARE_OF_IDEAL,
-                slow.per_second / crowded.per_second,
+                slow.per_second / ideal_rate(plan.slow_at_once, delay, crowded.per_second),
                 is_floor=True,
             ),
             Check(
