@@ -64,6 +64,14 @@ EVENTS: dict[str, Event] = {
         {"cronwell_stale_results_total": 1},
     ),
     "late_starts": Event(lambda: telemetry.late_starts(3), moves={"cronwell_late_starts_total": 3}),
+    "claims_shortened": Event(
+        lambda: telemetry.claims_shortened(0.0123),
+        {"level": "warning", "took_s": 0.012},
+        sets={"cronwell_claims_short": 1},
+    ),
+    "claims_lengthened": Event(
+        telemetry.claims_lengthened, {"level": "info"}, sets={"cronwell_claims_short": 0}
+    ),
     "duties": Event(
         lambda: telemetry.duties(shards=22, members=3),
         sets={"cronwell_shards_held": 22, "cronwell_members": 3},

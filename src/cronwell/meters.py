@@ -44,6 +44,11 @@ COORDINATION_FALLBACK = Gauge(
 LATE_STARTS = Counter(
     "cronwell_late_starts", "Executions that a busy worker started late, after asking the store anew"
 )
+CLAIMS_SHORT = Gauge(
+    "cronwell_claims_short",
+    "Workers here whose claims do not look back to the beginning, because something holds back vacuum",
+    multiprocess_mode="livesum",
+)
 FENCED = Counter("cronwell_fenced", "Stagings refused because a shard had gone on to another epoch")
 LATENESS = BatchHistogram(
     "cronwell_start_lateness_seconds",

@@ -15,6 +15,7 @@ from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.worker import queue as queue_module
 from cronwell.worker.queue import Queue
+from cronwell.worker.reach import Reach
 from tests.contract.desk import NOON, SECOND, Desk
 
 HERD, OTHER, HEAVY = 1, 2, 3
@@ -53,7 +54,7 @@ async def shop(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         )
     store = PostgresStore(database)
     desk = Desk(store, lambda: store, lambda worker: database.execute("select $1::uuid", worker))
-    yield Shop(desk, Queue(store, "default", 1), await desk.worker())
+    yield Shop(desk, Queue(store, "default", 1, Reach()), await desk.worker())
     await database.close()
 
 

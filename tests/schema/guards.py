@@ -15,6 +15,7 @@ from pathlib import Path
 import cronwell.sentinel
 import cronwell.store.postgres
 from cronwell.runtime.statements import load_statements
+from cronwell.store.port import EVER
 from cronwell.store.postgres.rows import micros
 from tests.schema.million import FIRST_DAY, NOON, ROWS, job_id, slot_of, worker_id
 from tests.schema.plans import Explained, Scan
@@ -167,7 +168,7 @@ HOT = [
     Guard("lock_awaiting", [NOON, 1000], {"c": (way("cursors_awaiting"),), "awaited": (KEY,)}),
     Guard(
         "claim",
-        ["default", 1, NOON, worker_id(1), 1000, NOON],
+        ["default", 1, NOON, worker_id(1), 1000, NOON, EVER],
         {
             "candidate": (CLAIMABLE,),
             **_BLOCKING,
@@ -175,8 +176,25 @@ HOT = [
         is_sorted_by_index=True,
     ),
     Guard(
+        "startable",
+        [["default"], [1], NOON, worker_id(1), 1000, NOON, [NOON]],
+        {
+            "candidate": (CLAIMABLE,),
+            **_BLOCKING,
+        },
+        is_sorted_by_index=True,
+    ),
+    Guard(
+        "claim_found",
+        [_KEYS[0], _KEYS[1], NOON, worker_id(1), ["scheduled"] * _COUNT, NOON, _SLOTS],
+        {
+            "candidate": (KEY,),
+            **_BLOCKING,
+        },
+    ),
+    Guard(
         "claim_shares",
-        ["default", 1, NOON, worker_id(1), [1, 2], NOON, [500, 500]],
+        ["default", 1, NOON, worker_id(1), [1, 2], NOON, [500, 500], [EVER, NOON]],
         {
             "candidate": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),),
             **_BLOCKING,
@@ -185,16 +203,16 @@ HOT = [
     ),
     Guard(
         "waiting_tenants",
-        ["default", 1, NOON],
+        ["default", 1, NOON, EVER],
         {
-            "executions": (way("executions_waiting", "pool", "priority"),),
-            "following": (way("executions_waiting", "pool", "priority", "tenant_id"),),
+            "executions": (way("executions_waiting", "pool", "priority", "ready_at"),),
+            "following": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),),
         },
         is_sorted_by_index=True,
     ),
     Guard(
         "skip_blocked",
-        [["default"], NOON],
+        [["default"], NOON, EVER],
         {
             "due": (CLAIMABLE,),
             "moved": (KEY,),
@@ -203,7 +221,7 @@ HOT = [
         },
     ),
     Guard("cancel_overlapped", [_KEYS[1], _SLOTS, NOON], {"executions": (EARLIER,), "e": (KEY,)}),
-    Guard("due_tiers", [["default"], NOON], {"due": (CLAIMABLE,)}),
+    Guard("due_tiers", [["default"], [1], NOON, [EVER]], {"due": (CLAIMABLE,)}),
     Guard(
         "waiting_gates",
         [["default"], NOON, 1000, 0, ""],

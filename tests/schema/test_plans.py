@@ -12,6 +12,7 @@ import pytest
 from cronwell.config import DatabaseSettings
 from cronwell.runtime.acting import acting_for, judged_by_statement
 from cronwell.runtime.postgres import Connection, Database
+from cronwell.store.port import EVER
 from tests.schema import million, plans
 from tests.schema.guards import COLD, HOT, STATEMENTS, UNGUARDED, Guard
 from tests.schema.million import NOON, worker_id
@@ -171,7 +172,7 @@ async def test_without_an_index_its_guards_fail(index: str, hot: Connection, col
 
 @pytest.mark.parametrize("batch", [1, 100, 1000])
 async def test_a_claim_from_a_herd_reads_as_much_as_it_takes(batch: int, hot: Connection) -> None:
-    args = ["default", 1, NOON, worker_id(1), batch, NOON]
+    args = ["default", 1, NOON, worker_id(1), batch, NOON, EVER]
     plan = await plans.run_plan(hot, STATEMENTS["claim"], args)
     # Each is looked at twice, as a candidate and by its key, in a herd of 200,000.
     assert 2 * batch <= plan.rows_read <= 2 * batch + 10

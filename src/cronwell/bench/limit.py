@@ -24,6 +24,7 @@ from cronwell.config import DatabaseSettings
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
+from cronwell.store.port import EVER
 from cronwell.store.postgres import store as store_module
 from cronwell.store.postgres.rows import micros
 
@@ -135,7 +136,7 @@ async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> fl
     began: float | None = None
     done = 0
     while done < count:
-        rows = await database.fetch(claims["claim"], "default", 1, until, worker, BATCH, now)
+        rows = await database.fetch(claims["claim"], "default", 1, until, worker, BATCH, now, EVER)
         if not rows:
             await asyncio.sleep(0.001)
             continue

@@ -79,9 +79,10 @@ from cronwell.store.schedule_records import (
     WaitingOverride,
 )
 from cronwell.store.secrets_port import KeptSecret, Rewrapped, SealedSecret, SecretChanges, SecretStore
-from cronwell.store.work_port import FIRST_GATE, LINES, Gate, Halt, Line, WorkStore
+from cronwell.store.work_port import EVER, FIRST_GATE, LINES, Found, Gate, Halt, Line, Tier, WorkStore
 
 __all__ = [
+    "EVER",
     "FIRST_GATE",
     "LINES",
     "Abandoned",
@@ -109,6 +110,7 @@ __all__ = [
     "Execution",
     "ExecutionFilter",
     "Finding",
+    "Found",
     "Gate",
     "Halt",
     "HeldBack",
@@ -147,6 +149,7 @@ __all__ = [
     "TargetLimit",
     "Tenant",
     "Throttling",
+    "Tier",
     "Told",
     "Touched",
     "Transaction",

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.records import Claimed, Confirmed, Ended, Report
+
+EVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""Nothing is ready before it."""
+
+Tier = tuple[str, int]
+"""A pool, and a priority in it; or, above those, the same of what waits at gates."""
+
+Found = tuple[int, ExecutionKey]
+"""An execution that was found, by its tenant and key."""
 
 LINES = 1000
 """Lines of a pool and tier that are looked at in one claim."""
@@ -63,8 +72,19 @@ class WorkStore(Protocol):
     """The part of the store."""
 
     async def claim(
-        self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
-    ) -> list[Claimed]: ...
+        self,
+        worker: UUID,
+        pool: str,
+        priority: int,
+        *,
+        ready_by: datetime,
+        limit: int,
+        now: datetime,
+        since: datetime = EVER,
+    ) -> list[Claimed]:
+        """Claim in the order of time, of what is ready by a moment and not before another."""
+        ...
+
     async def claim_shares(
         self,
         worker: UUID,
@@ -74,15 +94,30 @@ class WorkStore(Protocol):
         ready_by: datetime,
         shares: Mapping[int, int],
         now: datetime,
+        since: Mapping[int, datetime] | None = None,
     ) -> list[Claimed]:
-        """Claim so many of each tenant."""
+        """Claim so many of each tenant, and of some only what is not ready before a moment."""
         ...
 
-    async def due_tiers(self, pools: Sequence[str], ready_by: datetime) -> set[tuple[str, int]]:
-        """The pools and tiers in which something is ready, whether it may start or not."""
+    async def startable(
+        self, worker: UUID, before: Mapping[Tier, datetime], *, ready_by: datetime, limit: int, now: datetime
+    ) -> list[Found]:
+        """Find what could be claimed and was ready before a moment, in each of some tiers."""
         ...
 
-    async def waiting_tenants(self, pool: str, priority: int, ready_by: datetime) -> dict[int, float]:
+    async def claim_found(
+        self, worker: UUID, found: Sequence[Found], *, ready_by: datetime, now: datetime
+    ) -> list[Claimed]:
+        """Claim those of some executions that still can be."""
+        ...
+
+    async def due_tiers(self, since: Mapping[Tier, datetime], ready_by: datetime) -> set[Tier]:
+        """Those tiers in which something is ready, not before a moment for each, whether it may start or not."""
+        ...
+
+    async def waiting_tenants(
+        self, pool: str, priority: int, ready_by: datetime, since: datetime = EVER
+    ) -> dict[int, float]:
         """The tenants that have something to claim, with their weights."""
         ...
 
@@ -113,8 +148,10 @@ class WorkStore(Protocol):
         """Have what waits of tenants with quotas wait at their gate; how many had not."""
         ...
 
-    async def settle_blocked(self, pools: Sequence[str], now: datetime) -> tuple[int, set[UUID]]:
-        """See to what came due while its job had as many unfinished as it may have, and does not simply wait.
+    async def settle_blocked(
+        self, pools: Sequence[str], now: datetime, since: datetime = EVER
+    ) -> tuple[int, set[UUID]]:
+        """See to what came due, since a moment, while its job had as many unfinished as it may have, and does not simply wait.
 
         It is skipped, or asks the oldest to end; how many are skipped, and the workers of those that are asked.
         """

@@ -9,6 +9,7 @@ import structlog
 
 from cronwell.meters import (
     CHORES,
+    CLAIMS_SHORT,
     COORDINATION_FALLBACK,
     DEPTH,
     FAILOVERS,
@@ -75,6 +76,20 @@ def staged_until(at: datetime) -> None:
 def late_starts(count: int) -> None:
     """Executions that could not be started in time were asked for anew, and may start."""
     LATE_STARTS.inc(count)
+
+
+def claims_shortened(seconds: float) -> None:
+    """What others have claimed is in the way of claims, and not cleared away: they go around it."""
+    CLAIMS_SHORT.set(1)
+    _log.warning(
+        "claims pass over what vacuum cannot clear away, and begin where the last ended; look for an old transaction",
+        took_s=round(seconds, 3),
+    )
+
+
+def claims_lengthened() -> None:
+    CLAIMS_SHORT.set(0)
+    _log.info("claims look back to the beginning again")
 
 
 def duties(*, shards: int, members: int) -> None:

@@ -12,16 +12,20 @@ from cronwell.config import WorkerSettings
 from cronwell.model.ageing import Ageing
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Claimed, Ended, Store
+from cronwell.store.port import EVER, Claimed, Ended, Store, Tier
+from cronwell.worker.behind import Behind
+from cronwell.worker.blocked import Blocked
 from cronwell.worker.catalog import Catalog, KnownJob
 from cronwell.worker.elders import Elders
 from cronwell.worker.gated import Gated
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
+from cronwell.worker.reach import Reach
 from cronwell.worker.slots import Slots
 from cronwell.worker.upstreams import tell_upstreams
 
 PRIORITIES = (0, 1, 2)
+GATED_TIERS = (3, 4, 5)
 GATHER = timedelta(milliseconds=20)
 
 
@@ -45,18 +49,23 @@ class Claiming:
         self._lease = lease
         self._catalog = catalog
         self._slots = slots
-        self._tell = tell
+        self._reach = Reach()
         self._gated = Gated(store, settings.pools, settings.ageing)
         self._gated_share = Ageing()
         self._is_crowded = False
         """The last round ended before it came to what waits at gates."""
         self._pools = [
             (
-                Elders(store, pool, len(PRIORITIES), settings.ageing),
-                [Queue(store, pool, priority) for priority in PRIORITIES],
+                Elders(store, pool, len(PRIORITIES), settings.ageing, self._reach),
+                [Queue(store, pool, priority, self._reach) for priority in PRIORITIES],
             )
             for pool in settings.pools
         ]
+        self._queues = [queue for _, queues in self._pools for queue in queues]
+        self._blocked = Blocked(store, clock, settings.pools, self._reach, tell)
+        self.behind = Behind(
+            store, clock, lease, self._reach, self._queues, self._blocked, ahead=settings.pre_claim
+        )
         self._has_more = False
         """The last round was filled to the last place, so there is no need to look whether anything is due."""
         self._is_uncertain = False
@@ -74,8 +83,9 @@ class Claiming:
         self._claimed_at = time.monotonic()
         if self._is_uncertain:
             await self._return_strays()
+        self._reach.begin_round()
         tiers = None if self._has_more else await self._due()
-        if tiers is not None and not tiers:
+        if tiers is not None and not tiers and not self._reach.is_short:
             return self._settings.poll
         try:
             self._has_more = await self._claim(tiers)
@@ -86,11 +96,7 @@ class Claiming:
         if self._has_more:
             self.wants_room = self._slots.free <= 0
             return self._settings.poll if self.wants_room else timedelta()
-        skipped, stopping = await self._store.settle_blocked(self._settings.pools, self._clock.now())
-        if skipped:
-            telemetry.skipped_for_overlap(skipped)
-        if stopping:
-            await self._tell(stopping)
+        await self._blocked.settle()
         return min(self._gated.retry_in or self._settings.poll, self._settings.poll)
 
     def hasten(self) -> None:
@@ -103,13 +109,25 @@ class Claiming:
             return 0.0
         return self._claimed_at + GATHER.total_seconds() - time.monotonic()
 
-    async def _due(self) -> set[tuple[str, int]]:
-        """Where something is due: a worker that has nothing to do asks one thing, and not each queue."""
-        return await self._store.due_tiers(self._settings.pools, self._clock.now() + self._settings.pre_claim)
+    async def _due(self) -> set[Tier]:
+        """Where something is due: a worker that has nothing to do asks one thing, and not each queue.
 
-    async def _claim(self, tiers: Collection[tuple[str, int]] | None) -> bool:
+        What waits at gates is not asked for where that would be a long way: it is looked for as often as that pays.
+        """
+        now = self._clock.now()
+        since = {(queue.pool, queue.priority): queue.frontier.since(now) for queue in self._queues}
+        if not self._reach.is_short:
+            since |= {(pool, tier): EVER for pool in self._settings.pools for tier in GATED_TIERS}
+        began = time.perf_counter()
+        tiers = await self._store.due_tiers(since, now + self._settings.pre_claim)
+        self._reach.note(time.perf_counter() - began)
+        return tiers
+
+    async def _claim(self, tiers: Collection[Tier] | None) -> bool:
         """Claim from these tiers, or from all, and tell whether there may be more."""
         has_more, ahead = False, self._settings.pre_claim
+        if self.behind.has_any:
+            await self._claim_from(self.behind, self._room, ahead)
         if self._is_crowded and (share := self._gated_share.allot(self._room)):
             # What waits at gates comes last, and would not come at all.
             await self._claim_from(self._gated, share, ahead)
@@ -131,7 +149,7 @@ class Claiming:
         self._is_crowded = wanted <= 0
         if wanted <= 0:
             return True
-        if tiers is not None and all(tier in PRIORITIES for _, tier in tiers):
+        if tiers is not None and not self._reach.is_short and all(tier in PRIORITIES for _, tier in tiers):
             return has_more
         return len(await self._claim_from(self._gated, wanted, ahead)) == wanted or has_more
 
@@ -142,14 +160,19 @@ class Claiming:
     async def _claim_aged(self, queue: Queue, wanted: int, age: timedelta) -> int:
         return len(await self._claim_from(queue, wanted, -age))
 
-    async def _claim_from(self, queue: Queue | Gated, wanted: int, ahead: timedelta) -> list[Claimed]:
+    async def _claim_from(
+        self, queue: Queue | Gated | Behind, wanted: int, ahead: timedelta
+    ) -> list[Claimed]:
         """Claim what is ready by so long from now; before now, where that is negative."""
         asked, began = time.monotonic(), time.perf_counter()
         now = self._clock.now()
         worker = self._lease.worker
         claims = await queue.claim(worker, wanted, ready_by=now + ahead, now=now)
+        took = time.perf_counter() - began
+        if isinstance(queue, Queue):
+            self._reach.note(took, claimed=len(claims))
         if claims:
-            telemetry.claimed(count=len(claims), took=timedelta(seconds=time.perf_counter() - began))
+            telemetry.claimed(count=len(claims), took=timedelta(seconds=took))
             jobs = await self._catalog.look_up(claims)
             await tell_upstreams(self._store, claims)
             if self._lease.worker == worker and self._lease.may_claim:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from cronwell.model.ageing import Ageing
 from cronwell.store.port import Store
 from cronwell.worker.queue import Queue
+from cronwell.worker.reach import Reach
 
 LOOK_EVERY = 1.0
 """Seconds after which it is looked again for those who are old enough, where there were none."""
@@ -24,10 +25,10 @@ Take = Callable[[Queue, int, timedelta], Awaitable[int]]
 class Elders:
     """Those of one pool, whose priorities are numbered from the highest."""
 
-    def __init__(self, store: Store, pool: str, priorities: int, age: timedelta) -> None:
+    def __init__(self, store: Store, pool: str, priorities: int, age: timedelta, reach: Reach) -> None:
         self._age = age
         self._ageing = Ageing()
-        self._queues = [Queue(store, pool, priority) for priority in range(priorities)]
+        self._queues = [Queue(store, pool, priority, reach) for priority in range(priorities)]
         self._quiet_until = 0.0
         self.filled: int | None = None
         """The priority that took the last free place; None where there was room for all."""

@@ -15,6 +15,8 @@ from cronwell.store.port import FIRST_GATE, LINES, Claimed, Gate, Line, Store
 
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""
+REST_FACTOR = 20
+"""And so many times as long as the last one took."""
 CONTENDED, MOST_CONTENDED = 0.02, 0.32
 """Seconds until the next look where others were at a gate too: at first, and at the most."""
 
@@ -51,8 +53,10 @@ class Gated:
         """Claim for so many places, of what its gates let through."""
         if time.monotonic() < self._look_at:
             return []
-        self._look_at = time.monotonic() + LOOK_EVERY
+        began = time.monotonic()
         found = await self._store.waiting_lines(self._pools, ready_by, self._after)
+        ended = time.monotonic()
+        self._look_at = began + max(LOOK_EVERY, REST_FACTOR * (ended - began))
         self._after = _end(found)
         # A gate that is full is not worth locking, which keeps others from it.
         lines = [line for line in found if line.has_room]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cronwell.model.fairness import FairShares
 from cronwell.store.port import Claimed, Store
+from cronwell.worker.reach import Frontier, Reach
 
 STALE_AFTER = 0.05
 """Seconds after which it is looked up again who has something waiting."""
@@ -21,10 +22,15 @@ class Queue:
     place is the sign that somebody may have to: from then on each tenant that has something due gets its share, until all
     of it is taken."""
 
-    def __init__(self, store: Store, pool: str, priority: int) -> None:
+    def __init__(self, store: Store, pool: str, priority: int, reach: Reach) -> None:
         self._store = store
         self.pool = pool
-        self._priority = priority
+        self.priority = priority
+        self.frontier = Frontier(reach)
+        """How far it has been claimed in order."""
+        self._of_tenant: dict[int, Frontier] = {}
+        """And how far by shares, since it was last claimed in order."""
+        self._worker: UUID | None = None
         self._shares = FairShares()
         self._is_crowded = False
         self._backlog: dict[int, float] = {}
@@ -32,35 +38,62 @@ class Queue:
 
     async def claim(self, worker: UUID, places: int, *, ready_by: datetime, now: datetime) -> list[Claimed]:
         """Claim for so many places; fewer only where no more is due."""
+        if worker != self._worker:
+            # To one whose lease had ended the store gave nothing, however much there was.
+            self.frontier.reached = None
+            self._of_tenant.clear()
+            self._worker = worker
         if self._is_crowded:
-            await self._look(ready_by)
+            await self._look(ready_by, now)
         if len(self._backlog) < 2:
-            claims = await self._store.claim(
-                worker, self.pool, self._priority, ready_by=ready_by, limit=places, now=now
-            )
-            self._is_crowded = len(claims) == places
-            return claims
+            return await self._claim_in_order(worker, places, ready_by=ready_by, now=now)
         found: list[Claimed] = []
         while len(found) < places and self._backlog:
             shares = self._shares.allot(places - len(found), self._backlog)
+            fronts = {tenant: self._of_tenant.setdefault(tenant, self.frontier.branch()) for tenant in shares}
             claims = await self._store.claim_shares(
-                worker, self.pool, self._priority, ready_by=ready_by, shares=shares, now=now
+                worker,
+                self.pool,
+                self.priority,
+                ready_by=ready_by,
+                shares=shares,
+                now=now,
+                since={tenant: front.since(now) for tenant, front in fronts.items()},
             )
-            self._note(shares, claims)
+            self._note(shares, claims, ready_by)
             found += claims
         self._is_crowded = bool(self._backlog)
         return found
 
-    async def _look(self, ready_by: datetime) -> None:
+    async def _claim_in_order(
+        self, worker: UUID, places: int, *, ready_by: datetime, now: datetime
+    ) -> list[Claimed]:
+        since = self.frontier.since(now)
+        claims = await self._store.claim(
+            worker, self.pool, self.priority, ready_by=ready_by, limit=places, now=now, since=since
+        )
+        self._is_crowded = len(claims) == places
+        self.frontier.reached = (
+            max(claim.ready_at for claim in claims) if claims and self._is_crowded else ready_by
+        )
+        self._of_tenant.clear()
+        return claims
+
+    async def _look(self, ready_by: datetime, now: datetime) -> None:
         began = time.monotonic()
         if began >= self._fresh_until:
-            self._backlog = await self._store.waiting_tenants(self.pool, self._priority, ready_by)
+            since = self.frontier.since(now)
+            self._backlog = await self._store.waiting_tenants(self.pool, self.priority, ready_by, since)
             ended = time.monotonic()
             self._fresh_until = ended + max(STALE_AFTER, STALE_FACTOR * (ended - began))
 
-    def _note(self, shares: dict[int, int], claims: list[Claimed]) -> None:
+    def _note(self, shares: dict[int, int], claims: list[Claimed], ready_by: datetime) -> None:
         """Who got less than its share has nothing left that could be had."""
         got = Counter(claim.tenant_id for claim in claims)
+        last: dict[int, datetime] = {}
+        for claim in claims:
+            last[claim.tenant_id] = max(claim.ready_at, last.get(claim.tenant_id, claim.ready_at))
         for tenant, places in shares.items():
+            self._of_tenant[tenant].reached = last.get(tenant) if got[tenant] == places else ready_by
             if got[tenant] < places:
                 self._shares.give_back(tenant, places - got[tenant], self._backlog.pop(tenant))

@@ -120,6 +120,7 @@ async def worker_services(
         await bus.publish([orders_for(worker) for worker in workers])
 
     claiming = Claiming(store, clock, settings, lease, catalog, slots, tell=tell)
+    claiming.behind.on_found = claim_waker.wake
     orders = orders_for(lease.worker)
 
     def hear(topic: str) -> None:
@@ -138,6 +139,7 @@ async def worker_services(
         Attempts(slots, heartbeat, lease, completion, departures, settings),
         bus.subscribe(topics, hear),
         Loop("claiming", claiming.poll, on_error=failed, waker=claim_waker),
+        Loop("look back", claiming.behind.look, on_error=failed),
     ]
 
 

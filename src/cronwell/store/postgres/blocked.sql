@@ -1,6 +1,7 @@
 -- name: skip_blocked
 -- Skip the executions that came due while `running_limit` earlier ones of their job were unfinished. Run after a claim
--- that found less than it asked for: what is due and pending then is blocked, so there is little to look through.
+-- that found less than it asked for: what is due and pending then is blocked, so there is little to look through. Only what is
+-- ready since $3 is judged.
 -- What catches up, was moved, or is run again, waits for its turn and is not skipped, and neither is what waits for nothing but
 -- catching up. What was moved, or is run again, and is not ready yet holds up nothing; what was moved and began before its
 -- slot does.
@@ -74,7 +75,7 @@ found as materialized (
         from executions as due
         where pool = served.pool
             and priority = tier.priority
-            and ready_at <= $2
+            and ready_at between $3 and $2
             and state = 'pending'
         offset 0
     ) as late

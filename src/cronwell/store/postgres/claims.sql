@@ -131,16 +131,16 @@ returning
     executions.queueing is not null or executions.gate is not null as is_awaited, executions.checkpoint, executions.held_until
 
 -- name: claim
--- Take up to $5 executions of a pool and priority that are ready by $3, raise their fences and give them to a live
--- worker, in the incarnation of the database in which it entered: one that outlived it enters under another name first,
--- so that no name ever has the same fence twice.
+-- Take up to $5 executions of a pool and priority that are ready by $3 and not before $7, raise their fences and give them to a
+-- live worker, in the incarnation of the database in which it entered: one that outlived it enters under another name
+-- first, so that no name ever has the same fence twice.
 /* part: claimants */,
 due as (
     select tenant_id, job_id, kind, slot
     from executions as candidate
     where pool = $1
         and priority = $2
-        and ready_at <= $3
+        and ready_at between $7 and $3
         and state in ('pending', 'retrying')
         and /* part: may_start */
     order by ready_at
@@ -150,11 +150,11 @@ due as (
 /* part: take */
 
 -- name: claim_shares
--- What `claim` does, with a number for each tenant: of the tenants $5, up to $7 each.
+-- What `claim` does, with a number and a moment for each tenant: of the tenants $5, up to $7 each, not ready before $8.
 /* part: claimants */,
 due as (
     select found.tenant_id, found.job_id, found.kind, found.slot
-    from unnest($5::integer[], $7::integer[]) as share (tenant, wanted)
+    from unnest($5::integer[], $7::integer[], $8::timestamptz[]) as share (tenant, wanted, since)
     cross join lateral (
         select tenant_id, job_id, kind, slot
         from executions as candidate
@@ -162,7 +162,7 @@ due as (
             and priority = $2
             and tenant_id = share.tenant
             and tenant_id > 0
-            and ready_at <= $3
+            and ready_at between share.since and $3
             and state in ('pending', 'retrying')
             and /* part: may_start */
         order by ready_at
@@ -172,24 +172,65 @@ due as (
 ),
 /* part: take */
 
+-- name: startable
+-- The keys of up to $5 executions, each of one of the pools and tiers $1 and $2, that could be claimed and were ready before the
+-- moment that is given with those. It locks nothing: this may be a long way to go, and is gone beside the claims.
+/* part: claimants */
+select found.tenant_id, found.job_id, found.kind, found.slot
+from unnest($1::text[], $2::smallint[], $7::timestamptz[]) as served (pool, priority, before)
+cross join lateral (
+    select tenant_id, job_id, kind, slot
+    from executions as candidate
+    where pool = served.pool
+        and priority = served.priority
+        and ready_at < served.before
+        and state in ('pending', 'retrying')
+        and /* part: may_start */
+    order by ready_at
+    limit $5
+) as found
+limit $5
+
+-- name: claim_found
+-- What `claim` does, of the executions with the keys $1, $2, $5 and $7.
+/* part: claimants */,
+due as (
+    select found.tenant_id, found.job_id, found.kind, found.slot
+    from unnest($1::integer[], $2::uuid[], $5::execution_kind[], $7::timestamptz[]) as given (tenant_id, job_id, kind, slot)
+    cross join lateral (
+        select tenant_id, job_id, kind, slot
+        from executions as candidate
+        where tenant_id = given.tenant_id
+            and job_id = given.job_id
+            and kind = given.kind
+            and slot = given.slot
+            and ready_at <= $3
+            and state::text in ('pending', 'retrying')
+            and gate is null
+            and /* part: may_start */
+        for update skip locked
+    ) as found
+),
+/* part: take */
+
 -- name: due_tiers
--- The tiers of pools in which something is ready by $2, whether it may start or not: one entry of the index is read for each.
-select served.pool, tier.priority
-from unnest($1::text[]) as served (pool)
-cross join unnest(array[0, 1, 2, 3, 4, 5]::smallint[]) as tier (priority)
+-- The pools and tiers of $1 and $2 in which something is ready by $3, and not before the moment that is given with them, whether
+-- it may start or not: one entry of the index is read for each.
+select served.pool, served.priority
+from unnest($1::text[], $2::smallint[], $4::timestamptz[]) as served (pool, priority, since)
 cross join lateral (
     select
     from executions as due
     where pool = served.pool
-        and priority = tier.priority
-        and ready_at <= $2
+        and priority = served.priority
+        and ready_at between served.since and $3
         and state in ('pending', 'retrying')
     limit 1
 ) as found
 
 -- name: waiting_tenants
--- The tenants that have executions of a pool and priority ready by $3, with their weights. Each is found by a step to the next
--- one in the index, however many executions the one before has.
+-- The tenants that have executions of a pool and priority ready by $3 and not before $4, with their weights. Each is found by a
+-- step to the next one in the index, however many executions the one before has.
 with recursive waiting as (
     (
         select tenant_id, ready_at
@@ -197,6 +238,7 @@ with recursive waiting as (
         where pool = $1
             and priority = $2
             and tenant_id > 0
+            and ready_at >= $4
             and state in ('pending', 'retrying')
         order by tenant_id, ready_at
         limit 1
@@ -211,6 +253,7 @@ with recursive waiting as (
             and priority = $2
             and tenant_id > waiting.tenant_id
             and tenant_id > 0
+            and ready_at >= $4
             and state in ('pending', 'retrying')
         order by tenant_id, ready_at
         limit 1

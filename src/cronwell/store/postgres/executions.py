@@ -14,6 +14,7 @@ from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import (
+    EVER,
     Attempt,
     Backlog,
     Claimed,
@@ -21,7 +22,9 @@ from cronwell.store.port import (
     Ended,
     Execution,
     ExecutionFilter,
+    Found,
     Report,
+    Tier,
     Touched,
 )
 from cronwell.store.postgres.audit import note_change
@@ -54,9 +57,19 @@ class ExecutionRows:
     _database: Database
 
     async def claim(
-        self, worker: UUID, pool: str, priority: int, *, ready_by: datetime, limit: int, now: datetime
+        self,
+        worker: UUID,
+        pool: str,
+        priority: int,
+        *,
+        ready_by: datetime,
+        limit: int,
+        now: datetime,
+        since: datetime = EVER,
     ) -> list[Claimed]:
-        rows = await self._database.fetch(_CLAIMS["claim"], pool, priority, ready_by, worker, limit, now)
+        rows = await self._database.fetch(
+            _CLAIMS["claim"], pool, priority, ready_by, worker, limit, now, since
+        )
         return claimed_of(rows, worker)
 
     async def claim_shares(
@@ -68,7 +81,9 @@ class ExecutionRows:
         ready_by: datetime,
         shares: Mapping[int, int],
         now: datetime,
+        since: Mapping[int, datetime] | None = None,
     ) -> list[Claimed]:
+        begin = since or {}
         rows = await self._database.fetch(
             _CLAIMS["claim_shares"],
             pool,
@@ -78,19 +93,43 @@ class ExecutionRows:
             list(shares),
             now,
             list(shares.values()),
+            [begin.get(tenant, EVER) for tenant in shares],
         )
         return claimed_of(rows, worker)
 
-    async def due_tiers(self, pools: Sequence[str], ready_by: datetime) -> set[tuple[str, int]]:
-        rows = await self._database.fetch(_CLAIMS["due_tiers"], list(pools), ready_by)
+    async def claim_found(
+        self, worker: UUID, found: Sequence[Found], *, ready_by: datetime, now: datetime
+    ) -> list[Claimed]:
+        tenants, jobs, kinds, slots = columns(((t, k.job_id, k.kind, k.slot) for t, k in found), 4)
+        rows = await self._database.fetch(
+            _CLAIMS["claim_found"], tenants, jobs, ready_by, worker, kinds, now, slots
+        )
+        return claimed_of(rows, worker)
+
+    async def startable(
+        self, worker: UUID, before: Mapping[Tier, datetime], *, ready_by: datetime, limit: int, now: datetime
+    ) -> list[Found]:
+        pools, tiers, moments = columns(((*tier, moment) for tier, moment in before.items()), 3)
+        rows = await self._database.fetch(
+            _CLAIMS["startable"], pools, tiers, ready_by, worker, limit, now, moments
+        )
+        return [(row["tenant_id"], key_of(row)) for row in rows]
+
+    async def due_tiers(self, since: Mapping[Tier, datetime], ready_by: datetime) -> set[Tier]:
+        pools, tiers, moments = columns(((*tier, moment) for tier, moment in since.items()), 3)
+        rows = await self._database.fetch(_CLAIMS["due_tiers"], pools, tiers, ready_by, moments)
         return {(row["pool"], row["priority"]) for row in rows}
 
-    async def waiting_tenants(self, pool: str, priority: int, ready_by: datetime) -> dict[int, float]:
-        rows = await self._database.fetch(_CLAIMS["waiting_tenants"], pool, priority, ready_by)
+    async def waiting_tenants(
+        self, pool: str, priority: int, ready_by: datetime, since: datetime = EVER
+    ) -> dict[int, float]:
+        rows = await self._database.fetch(_CLAIMS["waiting_tenants"], pool, priority, ready_by, since)
         return {row["id"]: row["weight"] for row in rows}
 
-    async def settle_blocked(self, pools: Sequence[str], now: datetime) -> tuple[int, set[UUID]]:
-        row = await self._database.fetchrow(_BLOCKED["skip_blocked"], list(pools), now)
+    async def settle_blocked(
+        self, pools: Sequence[str], now: datetime, since: datetime = EVER
+    ) -> tuple[int, set[UUID]]:
+        row = await self._database.fetchrow(_BLOCKED["skip_blocked"], list(pools), now, since)
         assert row is not None, "a count is one row"
         if row["jobs"] is None:
             return row["skipped"], set()

@@ -1,0 +1,79 @@
+"""How far back a worker's claims look.
+
+A claim goes through an index of what is ready from its beginning, and so over all that was claimed before and has not been
+cleared away. Claims and vacuum clear it away at once, unless a transaction is open that is older (a report, a backup): then
+every entry since it began stays where it is, millions after minutes at thousands a second, and each claim passes over all.
+
+While looking costs that much a claim begins a little before where the last one ended. What comes up behind is looked for
+beside the claims: see `behind.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime, timedelta
+
+from cronwell import telemetry
+from cronwell.store.port import EVER
+
+NEAR = timedelta(milliseconds=250)
+"""So long before now, at least, a claim always begins: what is ready when it is written is visible a moment later."""
+FAR = timedelta(seconds=5)
+FAR_EVERY = 10
+"""One in so many rounds looks back further, for what took longer."""
+SLOW = 0.01
+"""Seconds that looking alone takes when it costs too much."""
+FOR_EACH = 0.0001
+"""Seconds that are allowed beside that for each execution that was claimed."""
+LOOKS = 10
+"""So many in a row are slow before that is believed: a busy machine is slow now and then."""
+
+
+class Reach:
+    """Whether the claims of a worker look back to the beginning."""
+
+    def __init__(self) -> None:
+        self.is_short = False
+        self.margin = NEAR
+        self._rounds = 0
+        self._times: deque[float] = deque(maxlen=LOOKS)
+
+    def begin_round(self) -> None:
+        """All that a round of claims asks for looks back equally far."""
+        self._rounds += 1
+        self.margin = FAR if self._rounds % FAR_EVERY == 0 else NEAR
+
+    def note(self, seconds: float, *, claimed: int = 0) -> None:
+        """Judge by how long a look took that began at the beginning."""
+        if self.is_short:
+            return
+        self._times.append(seconds - claimed * FOR_EACH)
+        if len(self._times) == LOOKS and min(self._times) > SLOW:
+            self._times.clear()
+            self.is_short = True
+            telemetry.claims_shortened(seconds)
+
+    def lengthen(self) -> None:
+        """Look back to the beginning again."""
+        if self.is_short:
+            self.is_short = False
+            telemetry.claims_lengthened()
+
+
+class Frontier:
+    """How far a line of claims has come: what is ready before that was claimed, as far as it was there."""
+
+    def __init__(self, reach: Reach, reached: datetime | None = None) -> None:
+        self._reach = reach
+        self.reached = reached
+        """None where it is not known."""
+
+    def since(self, now: datetime) -> datetime:
+        """Where the next claim begins."""
+        if self.reached is None or not self._reach.is_short:
+            return EVER
+        return min(self.reached, now) - self._reach.margin
+
+    def branch(self) -> Frontier:
+        """One that has come as far, and goes on by itself."""
+        return Frontier(self._reach, self.reached)
