@@ -170,7 +170,7 @@ class Claiming:
         claims = await queue.claim(worker, wanted, ready_by=now + ahead, now=now)
         took = time.perf_counter() - began
         if isinstance(queue, Queue):
-            self._reach.note(took, claimed=len(claims))
+            self._reach.note(took, (queue.pool, queue.priority), claimed=len(claims))
         if claims:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=took))
             jobs = await self._catalog.look_up(claims)

@@ -10,11 +10,11 @@ beside the claims: see `behind.py`.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from datetime import datetime, timedelta
 
 from cronwell import telemetry
-from cronwell.store.port import EVER
+from cronwell.store.port import EVER, Tier
 
 NEAR = timedelta(milliseconds=250)
 """So long before now, at least, a claim always begins: what is ready when it is written is visible a moment later."""
@@ -23,10 +23,10 @@ FAR_EVERY = 10
 """One in so many rounds looks back further, for what took longer."""
 SLOW = 0.01
 """Seconds that looking alone takes when it costs too much."""
-FOR_EACH = 0.0001
+FOR_EACH = 0.00005
 """Seconds that are allowed beside that for each execution that was claimed."""
 LOOKS = 10
-"""So many in a row are slow before that is believed: a busy machine is slow now and then."""
+"""So many in a row at the same are slow before that is believed: a busy machine is slow now and then."""
 
 
 class Reach:
@@ -36,19 +36,20 @@ class Reach:
         self.is_short = False
         self.margin = NEAR
         self._rounds = 0
-        self._times: deque[float] = deque(maxlen=LOOKS)
+        self._times: defaultdict[Tier | None, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     def begin_round(self) -> None:
         """All that a round of claims asks for looks back equally far."""
         self._rounds += 1
         self.margin = FAR if self._rounds % FAR_EVERY == 0 else NEAR
 
-    def note(self, seconds: float, *, claimed: int = 0) -> None:
-        """Judge by how long a look took that began at the beginning."""
+    def note(self, seconds: float, tier: Tier | None = None, *, claimed: int = 0) -> None:
+        """Judge by how long a look at a tier, or at all together, took that began at the beginning."""
         if self.is_short:
             return
-        self._times.append(seconds - claimed * FOR_EACH)
-        if len(self._times) == LOOKS and min(self._times) > SLOW:
+        times = self._times[tier]
+        times.append(seconds - claimed * FOR_EACH)
+        if len(times) == LOOKS and min(times) > SLOW:
             self._times.clear()
             self.is_short = True
             telemetry.claims_shortened(seconds)

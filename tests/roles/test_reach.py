@@ -1,0 +1,240 @@
+"""Claims that do not look back to the beginning: nothing is left behind, and what is dead is not gone through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from cronwell.config import DatabaseSettings
+from cronwell.model.execution import State
+from cronwell.runtime.postgres import Connection, Database
+from cronwell.runtime.statements import load_statements
+from cronwell.store.port import EVER
+from cronwell.store.postgres import store as store_module
+from cronwell.store.postgres.store import PostgresStore
+from cronwell.targets.handler import Context
+from cronwell.worker import behind, reach
+from cronwell.worker.queue import Queue
+from cronwell.worker.reach import FAR, FAR_EVERY, FOR_EACH, LOOKS, NEAR, SLOW, Frontier, Reach
+from tests.contract.desk import NOON, SECOND, Desk
+from tests.support.house import House
+from tests.support.waiting import until, until_async
+
+MINUTE = timedelta(minutes=1)
+TICK = timedelta(milliseconds=1)
+_CLAIMS = load_statements(Path(store_module.__file__).with_name("claims.sql"))
+_ENTRIES = """
+select sum(pg_stat_get_xact_tuples_returned(inhrelid))
+from pg_inherits
+where inhparent = 'executions_claimable'::regclass
+"""
+
+
+def shortened() -> Reach:
+    made = Reach()
+    for _ in range(LOOKS):
+        made.note(2 * SLOW)
+    return made
+
+
+def looks(made: Reach, *seconds: float) -> bool:
+    for each in seconds:
+        made.note(each)
+    return made.is_short
+
+
+def test_claims_are_shortened_only_when_every_look_of_a_while_was_slow() -> None:
+    made = Reach()
+    nearly_all = [2 * SLOW] * (LOOKS - 1)
+    assert not looks(made, *nearly_all, SLOW / 2, *nearly_all)
+    assert looks(made, 2 * SLOW)
+    made.lengthen()
+    assert not looks(made, *nearly_all), "it is judged anew"
+
+
+def test_a_tier_in_which_there_is_nothing_says_nothing_of_another() -> None:
+    made = Reach()
+    for _ in range(LOOKS):
+        made.note(2 * SLOW, ("default", 1))
+        made.note(0.0, ("default", 0))
+    assert made.is_short
+
+
+def test_what_is_claimed_takes_its_time() -> None:
+    made = Reach()
+    for _ in range(LOOKS):
+        made.note(SLOW + 900 * FOR_EACH, claimed=1000)
+    assert not made.is_short
+
+
+def test_a_claim_begins_before_now_and_before_what_was_reached() -> None:
+    made = shortened()
+    for reached, begin in ((NOON + SECOND, NOON), (NOON - MINUTE, NOON - MINUTE)):
+        assert Frontier(made, reached).since(NOON) == begin - NEAR
+    assert Frontier(made).since(NOON) == EVER, "nothing is known of what lies behind"
+    assert Frontier(Reach(), NOON).since(NOON) == EVER
+    sinces = set()
+    for _ in range(FAR_EVERY):
+        made.begin_round()
+        sinces.add(Frontier(made, NOON).since(NOON))
+    assert sinces == {NOON - NEAR, NOON - FAR}
+
+
+class Shop:
+    """A queue whose claims are short, and its worker."""
+
+    def __init__(self, desk: Desk, database: Database, worker: UUID) -> None:
+        self.desk = desk
+        self.database = database
+        self.worker = worker
+        self.queue = Queue(desk.store, "default", 1, shortened())
+
+    async def fill(self, *slots: datetime, tenant: int = 1) -> None:
+        await self.desk.staged(await self.desk.job(tenant_id=tenant), *slots)
+
+    async def claim(self, places: int = 100, *, at: datetime = NOON) -> list[datetime]:
+        claims = await self.queue.claim(self.worker, places, ready_by=at, now=at)
+        return sorted(claim.ready_at for claim in claims)
+
+
+@pytest.fixture
+async def shop(migrated_url: str) -> AsyncIterator[Shop]:
+    database = await Database.connect(DatabaseSettings(), migrated_url, application_name="test", is_hot=True)
+    await database.execute(
+        "insert into tenants (id, name, weight, signing_secret) values (2, 'other', 1, 'whsec_other')"
+    )
+    store = PostgresStore(database)
+    desk = Desk(store, lambda: store, lambda worker: database.execute("select $1::uuid", worker))
+    yield Shop(desk, database, await desk.worker())
+    await database.close()
+
+
+async def test_a_queue_goes_on_from_the_last_that_it_claimed(shop: Shop) -> None:
+    slots = [NOON - MINUTE + n * SECOND for n in range(40)]
+    await shop.fill(*slots)
+    assert await shop.claim(10) == slots[:10]
+    await shop.fill(slots[0])
+    assert await shop.claim(10) == slots[10:20]
+    assert await shop.claim() == slots[20:], "fewer than there was room for: all is taken"
+    await shop.fill(slots[-1], NOON - TICK)
+    assert await shop.claim() == [NOON - TICK]
+
+
+async def test_each_tenant_goes_on_from_its_own_last(shop: Shop) -> None:
+    old = [NOON - MINUTE + n * TICK for n in range(200)]
+    await shop.fill(*old)
+    await shop.fill(*(NOON - SECOND + n * TICK for n in range(200)), tenant=2)
+    taken: list[datetime] = []
+    while found := await shop.claim(30):
+        taken += found
+    assert len(taken) == 400
+    await shop.fill(*old)
+    assert await shop.claim() == [], "all have gone on"
+
+
+async def test_one_under_a_new_name_begins_at_the_beginning(shop: Shop) -> None:
+    assert await shop.claim() == []
+    await shop.fill(NOON - MINUTE)
+    assert await shop.claim() == []
+    shop.worker = await shop.desk.worker()
+    assert await shop.claim() == [NOON - MINUTE]
+
+
+async def test_behind_an_old_transaction_claims_read_what_they_take(shop: Shop, migrated_url: str) -> None:
+    """Each claim would otherwise read all that was claimed since the transaction began."""
+    other = await Database.connect(DatabaseSettings(), migrated_url, application_name="report")
+    slots = [NOON - MINUTE + n * TICK for n in range(4000)]
+    async with other.transaction() as held:
+        await held.execute("set transaction isolation level repeatable read")
+        await held.fetchval("select count(*) from jobs")
+        await shop.fill(*slots)
+        for _ in range(39):
+            assert len(await shop.claim(100)) == 100
+        async with shop.database.transaction() as connection:
+            short, whole = [
+                await _entries_passed(connection, shop.worker, since)
+                for since in (shop.queue.frontier.since(NOON), EVER)
+            ]
+    await other.close()
+    assert whole > 3900
+    assert short < 500, "those of the margin"
+
+
+async def _entries_passed(connection: Connection, worker: UUID, since: datetime) -> int:
+    """How many entries of the index a claim goes through."""
+    before = await connection.fetchval(_ENTRIES)
+    await connection.fetch(_CLAIMS["claim"], "default", 1, NOON, worker, 10, NOON, since)
+    return int(await connection.fetchval(_ENTRIES) - before)
+
+
+@pytest.fixture
+def always_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers whose claims are short from the start, and stay so."""
+    monkeypatch.setattr(reach, "LOOKS", 1)
+    for module in (reach, behind):
+        monkeypatch.setattr(module, "SLOW", -1.0)
+
+
+@pytest.mark.usefixtures("always_short")
+async def test_what_comes_up_behind_the_claims_is_run(house: House) -> None:
+    async def work(ctx: Context) -> None:
+        pass
+
+    house.registry.add(work, "work")
+    await house.create("first")
+    await house.create("late", pool="elsewhere")
+    async with house.working():
+        await house.until_state(await house.trigger("first"), State.SUCCEEDED)
+        key = await house.trigger("late")
+        await house.database.execute(
+            "update executions set pool = 'default', ready_at = ready_at - interval '1 hour' where slot = $1",
+            key.slot,
+        )
+        await house.until_state(key, State.SUCCEEDED)
+
+
+@pytest.mark.usefixtures("always_short")
+async def test_those_that_wait_for_their_turn_get_it(house: House) -> None:
+    release = asyncio.Event()
+    begun: list[str] = []
+
+    async def work(ctx: Context) -> None:
+        begun.append(ctx.execution_id)
+        await release.wait()
+
+    house.registry.add(work, "work")
+    await house.create(overlap="queue_all")
+    async with house.working():
+        keys = [await house.trigger() for _ in range(3)]
+        await until(lambda: len(begun) == 1)
+        await asyncio.sleep(2 * FAR.total_seconds())
+        release.set()
+        for key in keys:
+            await house.until_state(key, State.SUCCEEDED)
+    assert begun == list(map(str, keys))
+
+
+@pytest.mark.usefixtures("always_short")
+async def test_what_overlaps_is_skipped(house: House) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def work(ctx: Context) -> None:
+        began.set()
+        await release.wait()
+
+    house.registry.add(work, "work")
+    job = await house.create(schedule={"every": "1s"}, overlap="skip")
+    await house.staging().run_once()
+
+    async def skipped() -> bool:
+        return any(each.state is State.SKIPPED for each in await house.history(job))
+
+    async with house.working():
+        await began.wait()
+        await until_async(skipped)
+        release.set()
