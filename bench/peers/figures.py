@@ -39,29 +39,21 @@ def figures_of(
     report: Report,
     ended_at: float | None = None,
     note: str = "",
-    *,
-    began_at: float | None = None,
 ) -> Figures:
     """The figures of any work; a drain has ended when the store has recorded its last job."""
     if task.work == "drain":
-        return drained(task, report, ended_at, note, began_at=began_at)
+        return drained(task, report, ended_at, note)
     if task.work == "steady":
         return kept_up(task, report, note)
     return recurred(task, report, note)
 
 
-def drained(
-    task: Task, report: Report, ended_at: float | None, note: str = "", *, began_at: float | None = None
-) -> Figures:
-    """Jobs a second, from the first start until the store has recorded the last, or at least until the last start.
-
-    It begins at `began_at` where that is earlier: for who has work to do before the first can start.
-    """
+def drained(task: Task, report: Report, ended_at: float | None, note: str = "") -> Figures:
+    """Jobs a second, from the first start until the store has recorded the last, or at least until the last start."""
     if not report.starts:
         return Figures(task.jobs, 0, per_second=0.0, note=note)
     first, last = min(report.starts), max(report.starts)
-    began = min(first, began_at if began_at is not None else first)
-    took = max(last, ended_at or last) - began
+    took = max(last, ended_at or last) - first
     started = min(len(report.starts), task.jobs)
     return Figures(
         task.jobs,

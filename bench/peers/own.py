@@ -18,16 +18,17 @@ from cronwell.bench.fleet import Server, fleet, scratch
 from cronwell.bench.ground import Ground
 from cronwell.bench.limit import measure_limit
 from cronwell.bench.load import Load, register
-from cronwell.bench.measure import PATIENCE, measure_drain, until_up
+from cronwell.bench.measure import PATIENCE, measure_drain, until_done, until_up
 from cronwell.config import Settings
 from cronwell.runtime.postgres import Database
 
 Progress = Callable[[int, int], None]
 CONFIGURATION = (
-    "One scheduler and a worker process for each core, defaults. Its drain begins with registered jobs that are staged"
-    " first, where the peers' jobs are enqueued already; every execution is kept as history."
+    "One scheduler and a worker process for each core, defaults. Its drain begins with staged executions, as the peers' begins"
+    " with jobs that are enqueued; every execution is kept as history."
 )
 
+_STAGED = "select count(*) from executions"
 _STARTS = """
 select
     extract(epoch from started_at)::float8 as started,
@@ -52,18 +53,35 @@ class Own:
 
     async def run(self, task: Task, progress: Progress) -> tuple[Task, Figures]:
         """Run the work and read from the store what came of it."""
+        note = await self._from_registered(task, progress) if task.work == "drain" else ""
         async with scratch(self.server.url) as (database, url):
             if task.work == "drain":
-                ground = Ground(
-                    _patient(Settings()), Server(self.server.url, self.server.pid), lambda title: progress,
-                    task.cores, 0.0, {},
-                )  # fmt: skip
-                await measure_drain(ground, database, url, count=task.jobs, progress=progress)
+                await self._drain(task, database, url, progress)
             else:
                 task = await self._run_timed(task, database, url, progress)
             report, ended_at = await _read(database)
-        # Staging is part of its drain: the clock starts when the jobs become due, not when the first has been claimed.
-        return task, figures_of(task, report, ended_at, began_at=min(report.dues or (), default=None))
+        return task, figures_of(task, report, ended_at, note)
+
+    async def _from_registered(self, task: Task, progress: Progress) -> str:
+        """Drain jobs that are registered and have to be staged first, and tell how fast that was."""
+        ground = Ground(
+            _patient(Settings()), Server(self.server.url, self.server.pid), lambda title: progress,
+            task.cores, 0.0, {},
+        )  # fmt: skip
+        async with scratch(self.server.url) as (database, url):
+            drained = await measure_drain(ground, database, url, count=task.jobs, progress=progress)
+        return f"{drained.per_second:,.0f}/s from registered jobs, which are staged first"
+
+    async def _drain(self, task: Task, database: Database, url: str, progress: Progress) -> None:
+        """Stage everything and let it come due, as if it were enqueued; then start the workers."""
+        settings = _patient(Settings())
+        async with fleet(settings, url, workers=0) as _:
+            await until_up(database, 0)
+            due = datetime.fromtimestamp(int(time.time() + 5 + task.jobs / 4000), UTC)
+            await register(database, Load(task.jobs, due, spread=timedelta(milliseconds=1)))
+            await _until_staged(database, task.jobs, due)
+            async with fleet(settings, url, schedulers=0, workers=task.cores) as _:
+                await until_done(database, task.jobs, progress)
 
     async def _run_timed(self, task: Task, database: Database, url: str, progress: Progress) -> Task:
         async with fleet(_patient(Settings()), url, workers=task.cores) as _:
@@ -89,6 +107,15 @@ def _patient(settings: Settings) -> Settings:
     """The last of a herd is not a miss."""
     scheduler = dataclasses.replace(settings.scheduler, late_grace=PATIENCE)
     return dataclasses.replace(settings, scheduler=scheduler)
+
+
+async def _until_staged(database: Database, jobs: int, due: datetime) -> None:
+    deadline = due.timestamp() + 60
+    while (now := time.time()) < deadline:
+        if now > due.timestamp() + 1 and await database.fetchval(_STAGED) == jobs:
+            return
+        await asyncio.sleep(0.2)
+    raise TimeoutError(f"not all of {jobs} jobs were staged")
 
 
 async def _until_recorded(database: Database, first: datetime, end: datetime) -> None:

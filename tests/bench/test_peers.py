@@ -64,12 +64,6 @@ def test_a_drain_lasts_until_the_store_has_recorded_the_last_job() -> None:
     assert drained(DRAIN, report, ended_at=10.1).per_second == pytest.approx(4 / 1.5)
 
 
-def test_work_before_the_first_start_counts_for_who_has_it() -> None:
-    report = Report([10.0, 10.5, 11.0, 12.0])
-    assert figures_of(DRAIN, report, 12.0, began_at=8.0).per_second == 1.0
-    assert figures_of(DRAIN, report, 12.0, began_at=11.0).per_second == 2.0
-
-
 def test_what_a_drain_starts_again_does_not_make_it_faster() -> None:
     found = drained(DRAIN, Report([10.0, 10.0, 11.0, 11.0, 12.0]), ended_at=12.0)
     assert (found.per_second, found.again, found.missed) == (2.0, 1, 0)

@@ -25,6 +25,7 @@ from cronwell.worker.catalog import KnownJob
 from cronwell.worker.completion import Completion
 from cronwell.worker.holding import Holding
 from cronwell.worker.latecomers import Latecomers
+from cronwell.worker.starting import Starting
 from cronwell.worker.tally import Tally
 from cronwell.worker.valves import Valves
 from cronwell.worker.vault import SecretKey, Vault
@@ -73,6 +74,7 @@ class Slots:
         self._valves = valves
         self._latecomers = Latecomers(store, clock, self._start_late)
         self._holding = Holding(store, self._held_back)
+        self._starting = Starting(self._run)
         self._wheel: Wheel[list[Attempt]] = Wheel(time.monotonic())
         self._attempts: set[Attempt] = set()
         self._loop = asyncio.get_running_loop()
@@ -218,7 +220,7 @@ class Slots:
         if attempt.entry is None and not self._may_start(attempt):
             return
         attempt.is_held = False
-        attempt.task = self._loop.create_task(self._run(attempt))
+        self._starting.add(attempt)
 
     def _may_start(self, attempt: Attempt) -> bool:
         """Whether its target can take it now. If not, it waits: for a moment in its place, or where it takes none."""
@@ -266,13 +268,7 @@ class Slots:
         self._tally.started(
             claimed.priority, max((attempt.started_at - claimed.ready_at).total_seconds(), 0.0)
         )
-        attempt.signals = Signals(
-            deadline=began + terms.timeout.total_seconds(),
-            report=attempt.take_progress,
-            save=self.save,
-            cancel_grace=self._settings.cancel_grace,
-            deadlines=self._deadlines,
-        )
+        attempt.signals = self._signals(attempt, began)
         attempt.has_news = True
         kind = terms.target.kind
         try:
@@ -312,6 +308,19 @@ class Slots:
         self._finish(attempt, outcome)
         if outcome.pauses_job:
             self._on_gone(claimed)
+
+    def _signals(self, attempt: Attempt, began: float) -> Signals:
+        signals = Signals(
+            deadline=began + attempt.job.terms.timeout.total_seconds(),
+            report=attempt.take_progress,
+            save=self.save,
+            cancel_grace=self._settings.cancel_grace,
+            deadlines=self._deadlines,
+        )
+        if attempt.is_cancelled:
+            # In the moment between its instant and its first step.
+            signals.cancelled.set()
+        return signals
 
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
         ended = attempt.conclude(outcome, self._clock.now())

@@ -4,7 +4,9 @@ On each rung, in this order:
 
 - staging: so many jobs a second come within the look-ahead of a scheduler: see `waves`. The target is of what a slot costs
   on average between two checkpoints; what it costs in the first minute after one is told beside it.
-- reads and pages over HTTP, open loop, by an API process that has had a few calls before, beside a scheduler and workers.
+- reads and pages over HTTP, open loop, by an API process that has had a few calls before, beside a scheduler and workers;
+  reads first of jobs that nobody has asked for since they were made, whose rows the disk may have to give, and then of
+  others when all jobs have been read into memory.
 - new jobs that are due a second later: how long until they are created, and how late they start.
 - the forecast of the next day's fires, once: its answer is kept for a minute.
 
@@ -28,7 +30,16 @@ from cronwell.bench.ground import Ground
 from cronwell.bench.measure import until_up
 from cronwell.bench.noop import NAME
 from cronwell.bench.row import Check, Row
-from cronwell.bench.sleepers import Sleepers, bytes_of_jobs, name_of, sample, sample_of, team_of, tidy
+from cronwell.bench.sleepers import (
+    Sleepers,
+    bytes_of_jobs,
+    into_memory,
+    name_of,
+    sample,
+    sample_of,
+    team_of,
+    tidy,
+)
 from cronwell.bench.waves import (
     Staged,
     Wave,
@@ -196,19 +207,23 @@ async def _answers(
 ) -> tuple[dict[str, dict[str, float]], float]:
     progress = ground.stage(f"scale: ask with {count:,} jobs")
     settings = dataclasses.replace(ground.settings, port=free_ports(ground.settings.host))
-    jobs = await sample(database, count, plan.reads)
+    jobs = await sample(database, count, 2 * plan.reads)
+    cold, warm = jobs[::2], jobs[1::2]
     async with (
         fleet(settings, url, workers=ground.workers, apis=1) as _,
         calling(settings.host, settings.port, connections=CONNECTIONS) as api,
     ):
         await until_up(database, ground.workers)
         asked: dict[str, Callable[[int], Awaitable[object]]] = {
-            "reads of a job": lambda number: api.call("GET", f"/v1/jobs/{jobs[number % len(jobs)]}"),
+            "first reads of a job": _read(api, cold),
+            "reads of a job": _read(api, warm),
             **{what: _page(api, query) for what, query in pages_of(count).items()},
         }
         found: dict[str, dict[str, float]] = {}
         for what, act in asked.items():
             is_page = "page" in what
+            if what == "reads of a job":
+                await into_memory(url)
             for number in range(plan.warm_up):
                 await act(number)
             rate, calls = (plan.page_rate, plan.pages) if is_page else (plan.read_rate, plan.reads)
@@ -235,6 +250,10 @@ def pages_of(count: int) -> dict[str, dict[str, str]]:
         "first page of a common tag": {"tag": test},
         "deep page of a common tag": {"tag": test, "cursor": deep},
     }
+
+
+def _read(api: Api, jobs: Sequence[UUID]) -> Callable[[int], Awaitable[object]]:
+    return lambda number: api.call("GET", f"/v1/jobs/{jobs[number % len(jobs)]}")
 
 
 def _page(api: Api, query: dict[str, str]) -> Callable[[int], Awaitable[object]]:

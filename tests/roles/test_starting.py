@@ -1,0 +1,157 @@
+"""Attempts that are started together: one task for those that end at once, one for each that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from cronwell.worker.starting import Starting
+from tests.support.waiting import until
+
+whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+
+
+@dataclass(eq=False)
+class Fake:
+    """An attempt that runs one function."""
+
+    act: Callable[[], Coroutine[Any, Any, None]]
+    is_lost: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+async def run(attempt: Fake) -> None:
+    await attempt.act()
+
+
+async def test_those_that_end_at_once_share_a_task() -> None:
+    starting, tasks = Starting(run), list[asyncio.Task[Any] | None]()
+
+    async def ends() -> None:
+        tasks.append(asyncio.current_task())
+
+    for _ in range(3):
+        starting.add(Fake(ends))
+    assert tasks == [], "with the next turn"
+    await until(lambda: len(tasks) == 3)
+    assert len(set(tasks)) == 1
+    starting.add(Fake(ends))
+    await until(lambda: len(tasks) == 4)
+
+
+async def test_one_that_waits_holds_up_nobody_and_keeps_its_task() -> None:
+    starting, gates = Starting(run), [asyncio.Event() for _ in range(3)]
+    told: list[str] = []
+    seen: list[list[asyncio.Task[Any] | None]] = []
+
+    async def waits(number: int) -> None:
+        tasks = [asyncio.current_task()]
+        seen.append(tasks)
+        await gates[number].wait()
+        tasks.append(asyncio.current_task())
+        told.append(f"waited {number}")
+
+    async def ends() -> None:
+        told.append("ended")
+
+    attempts = [
+        Fake(lambda: waits(0)),
+        Fake(ends),
+        Fake(lambda: waits(1)),
+        Fake(lambda: waits(2)),
+        Fake(ends),
+    ]
+    for attempt in attempts:
+        starting.add(attempt)
+    await until(lambda: told == ["ended", "ended"] and len(seen) == 3)
+    for gate in gates[::-1]:
+        gate.set()
+        await asyncio.sleep(0.01)
+    assert told[2:] == ["waited 2", "waited 1", "waited 0"]
+    assert len({before for before, _ in seen}) == 3
+    assert all(before is after for before, after in seen)
+    assert [attempts[place].task for place in (0, 2, 3)] == [before for before, _ in seen]
+
+
+async def test_what_one_sets_in_its_context_is_its_own() -> None:
+    starting, found = Starting(run), list[str]()
+
+    async def sets(name: str, *, waits: bool) -> None:
+        found.append(whose.get())
+        token = whose.set(name)
+        for _ in range(2 if waits else 0):
+            await asyncio.sleep(0)
+            found.append(whose.get())
+        whose.reset(token)
+        found.append(whose.get())
+
+    starting.add(Fake(lambda: sets("mine", waits=False)))
+    starting.add(Fake(lambda: sets("yours", waits=True)))
+    starting.add(Fake(lambda: sets("theirs", waits=False)))
+    await until(lambda: len(found) == 8)
+    assert sorted(found) == ["nobody's"] * 6 + ["yours"] * 2
+
+
+async def test_one_that_is_cancelled_takes_nobody_along() -> None:
+    starting, ended = Starting(run), list[str]()
+
+    async def waits(name: str) -> None:
+        try:
+            await asyncio.sleep(0.05)
+            ended.append(name)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await asyncio.Event().wait()
+            ended.append(f"{name}, cancelled")
+            raise
+
+    one, other = Fake(lambda: waits("one")), Fake(lambda: waits("other"))
+    starting.add(one)
+    starting.add(other)
+    await until(lambda: other.task is not None)
+    assert one.task is not None
+    one.task.cancel()
+    await until(lambda: len(ended) == 2)
+    assert ended == ["one, cancelled", "other"]
+    assert one.task.cancelled()
+
+
+async def test_one_that_breaks_leaves_the_others_to_start() -> None:
+    starting, ended = Starting(run), list[str]()
+
+    async def breaks() -> None:
+        raise ValueError("broken")
+
+    async def ends() -> None:
+        ended.append("ended")
+
+    broken = Fake(breaks)
+    starting.add(broken)
+    starting.add(Fake(ends))
+    starting.add(Fake(ends))
+    await until(lambda: len(ended) == 2)
+    assert broken.task is not None
+    with pytest.raises(ValueError, match="broken"):
+        await broken.task
+
+
+async def test_what_is_lost_before_its_turn_does_not_start() -> None:
+    starting, ended = Starting(run), list[str]()
+
+    async def ends() -> None:
+        ended.append("ended")
+
+    lost = Fake(ends)
+    starting.add(lost)
+    starting.add(Fake(ends))
+    lost.is_lost = True
+    await until(lambda: bool(ended))
+    await asyncio.sleep(0.01)
+    assert ended == ["ended"]
