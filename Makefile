@@ -50,7 +50,7 @@ slow: $(VENV)/.dev ## Run every row of the benchmark at a small size
 coverage: $(VENV)/.dev ## Run the tests that watch no clock with coverage, which must be 90 % of lines and branches
 	$(BIN)/pytest -q -n 3 --dist loadfile $(TIMED:%=--ignore=%) --cov
 
-# Scenarios: mixed takeover blackout restarts bus without_etcd rolling rescue calm cable host night broker limits. SEED repeats a run; EVIDENCE=docs/evidence keeps table, plot and JSON.
+# Scenarios: mixed behind takeover blackout restarts bus without_etcd rolling rescue calm cable host night broker limits. SEED repeats a run; EVIDENCE=docs/evidence keeps table, plot and JSON.
 MINUTES ?= 5
 SEED ?=
 SCENARIO ?= mixed

@@ -3,7 +3,8 @@
 They are applied to the real processes, from outside (`tests/faults/site`). Where another safeguard would hide the missing
 one, that one is taken out too, and the mutant says so: promises are kept by more than one line.
 
-The same way gives processes zones of the rig's own, whose clocks change while a run lasts.
+The same way gives processes zones of the rig's own, whose clocks change while a run lasts, and has them work all the time in
+a way in which they work now and then.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.targets.brokers.redis import RedisBroker
 from cronwell.targets.port import Call, Signals
 from cronwell.targets.publish import PublishRunner
+from cronwell.worker import behind, reach
 from cronwell.worker.attempt import Attempt
 from cronwell.worker.catalog import Catalog
 from tests.support.rules import zone
@@ -54,7 +56,7 @@ def apply() -> None:
     if zones := json.loads(os.environ.get(ZONES) or "{}"):
         _keep_zones(zones)
     if mutant := os.environ.get(MUTANT):
-        MUTANTS[mutant]()
+        (MUTANTS | VARIANTS)[mutant]()
 
 
 def no_epoch_check() -> None:
@@ -164,6 +166,13 @@ def published_first() -> None:
     _replace(ExecutionRows, "claim", claim_and_publish)
 
 
+def always_short() -> None:
+    """Claims never look back to the beginning, as when a transaction is open for long."""
+    _replace(reach, "LOOKS", 1)
+    for module in (reach, behind):
+        _replace(module, "SLOW", -1.0)
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     mutant.__name__: mutant
     for mutant in (
@@ -177,6 +186,10 @@ MUTANTS: dict[str, Callable[[], None]] = {
         published_first,
     )
 }
+
+
+VARIANTS: dict[str, Callable[[], None]] = {variant.__name__: variant for variant in (always_short,)}
+"""Ways in which the product works only now and then, and which have to keep every promise."""
 
 
 async def _publish(store: Any, claims: Sequence[Claimed]) -> bool:

@@ -64,6 +64,16 @@ async def test_mixed(tmp_path: Path) -> None:
     assert report.violations == []
 
 
+async def test_behind(tmp_path: Path) -> None:
+    """The same with claims that never look back to the beginning: what comes up behind them is found all the same."""
+    options = Options.read()
+    plan = Plan(
+        options.seed, options.minutes * 60, nemesis.everything(), _shape(Shape()), mutant="always_short"
+    )
+    report = await _judged("behind", plan, tmp_path)
+    assert report.violations == []
+
+
 async def test_takeover(tmp_path: Path) -> None:
     """Schedulers killed one after the other: others have all their shards within ten seconds, each time."""
     options = Options.read()
