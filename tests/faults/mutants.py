@@ -34,7 +34,7 @@ from cronwell.store.postgres.transaction import PostgresTransaction
 from cronwell.targets.brokers.redis import RedisBroker
 from cronwell.targets.port import Call, Signals
 from cronwell.targets.publish import PublishRunner
-from cronwell.worker import behind, reach
+from cronwell.worker import reach
 from cronwell.worker.attempt import Attempt
 from cronwell.worker.catalog import Catalog
 from tests.support.rules import zone
@@ -169,8 +169,7 @@ def published_first() -> None:
 def always_short() -> None:
     """Claims never look back to the beginning, as when a transaction is open for long."""
     _replace(reach, "LOOKS", 1)
-    for module in (reach, behind):
-        _replace(module, "SLOW", -1.0)
+    _replace(reach, "SLOW", -1.0)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

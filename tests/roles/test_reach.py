@@ -18,7 +18,7 @@ from cronwell.store.port import EVER
 from cronwell.store.postgres import store as store_module
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import Context
-from cronwell.worker import behind, reach
+from cronwell.worker import reach
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import FAR, FAR_EVERY, FOR_EACH, LOOKS, NEAR, SLOW, Frontier, Reach
 from tests.contract.desk import NOON, SECOND, Desk
@@ -37,24 +37,32 @@ where inhparent = 'executions_claimable'::regclass
 
 def shortened() -> Reach:
     made = Reach()
-    for _ in range(LOOKS):
-        made.note(2 * SLOW)
+    made.judge(2 * SLOW)
     return made
 
 
 def looks(made: Reach, *seconds: float) -> bool:
     for each in seconds:
         made.note(each)
-    return made.is_short
+    return made.is_suspect
 
 
-def test_claims_are_shortened_only_when_every_look_of_a_while_was_slow() -> None:
+def test_claims_are_suspect_only_when_every_look_of_a_while_was_slow() -> None:
     made = Reach()
     nearly_all = [2 * SLOW] * (LOOKS - 1)
     assert not looks(made, *nearly_all, SLOW / 2, *nearly_all)
     assert looks(made, 2 * SLOW)
-    made.lengthen()
+    assert not made.is_short, "that is for somebody to measure"
+    made.judge(SLOW / 2)
+    assert (made.is_short, made.is_suspect) == (False, False)
     assert not looks(made, *nearly_all), "it is judged anew"
+
+
+def test_claims_are_short_while_the_way_is_long() -> None:
+    made = Reach()
+    for seconds, is_short in ((2 * SLOW, True), (3 * SLOW, True), (SLOW / 2, False), (SLOW / 2, False)):
+        made.judge(seconds)
+        assert made.is_short is is_short
 
 
 def test_a_tier_in_which_there_is_nothing_says_nothing_of_another() -> None:
@@ -62,14 +70,14 @@ def test_a_tier_in_which_there_is_nothing_says_nothing_of_another() -> None:
     for _ in range(LOOKS):
         made.note(2 * SLOW, ("default", 1))
         made.note(0.0, ("default", 0))
-    assert made.is_short
+    assert made.is_suspect
 
 
 def test_what_is_claimed_takes_its_time() -> None:
     made = Reach()
     for _ in range(LOOKS):
         made.note(SLOW + 900 * FOR_EACH, claimed=1000)
-    assert not made.is_short
+    assert not made.is_suspect
 
 
 def test_a_claim_begins_before_now_and_before_what_was_reached() -> None:
@@ -176,8 +184,7 @@ async def _entries_passed(connection: Connection, worker: UUID, since: datetime)
 def always_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers whose claims are short from the start, and stay so."""
     monkeypatch.setattr(reach, "LOOKS", 1)
-    for module in (reach, behind):
-        monkeypatch.setattr(module, "SLOW", -1.0)
+    monkeypatch.setattr(reach, "SLOW", -1.0)
 
 
 @pytest.mark.usefixtures("always_short")

@@ -7,22 +7,23 @@ loop of its own, which claims nothing and holds up nobody; what it finds is clai
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Claimed, Found, Store
+from cronwell.store.port import EVER, Claimed, Found, Store, Tier
 from cronwell.worker.blocked import Blocked
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
-from cronwell.worker.reach import SLOW, Reach
+from cronwell.worker.reach import Reach
 
 AT_ONCE = 10_000
 """So many are looked for at once."""
 REST = timedelta(milliseconds=200)
 REST_FACTOR = 20
-"""The loop rests for so many times as long as it took to look."""
+"""The loop rests for so many times as long as it took to look and find nothing."""
+TRIES = 3
 
 
 class Behind:
@@ -54,28 +55,47 @@ class Behind:
         return bool(self._found)
 
     async def look(self) -> timedelta:
-        """Look back to the beginning once, if the claims do not."""
-        if not self._reach.is_short or not self._lease.may_claim or self._found:
+        """Go the way back to the beginning once, if the claims do not; or find out whether they should."""
+        if not self._lease.may_claim or self._found:
             return REST
+        if self._reach.is_short:
+            return await self._find()
+        if self._reach.is_suspect:
+            # The shortest times of some: the others are those of a busy machine.
+            none = min([await self._timed({}, 1) for _ in range(TRIES)])
+            whole = min([await self._timed(self._before(), 1) for _ in range(TRIES)])
+            self._reach.judge(whole - none)
+        return REST
+
+    async def _find(self) -> timedelta:
+        await self._blocked.settle_all()
+        none = await self._timed({}, AT_ONCE)
+        took = await self._timed(self._before(), AT_ONCE)
+        if self._found:
+            # Where something has come up there may be more to come.
+            self.on_found()
+            return max(REST, timedelta(seconds=took))
+        self._reach.judge(took - none)
+        return max(REST, REST_FACTOR * timedelta(seconds=took))
+
+    def _before(self) -> dict[Tier, datetime]:
+        """Where claims begin, in each tier."""
         now = self._clock.now()
-        before = {
+        return {
             (queue.pool, queue.priority): min(reached, now)
             for queue in self._queues
             if (reached := queue.frontier.reached) is not None
         }
+
+    async def _timed(self, before: Mapping[Tier, datetime], limit: int) -> float:
+        """Look for what lies behind, and tell how many seconds that took."""
+        now = self._clock.now()
+        everywhere = {(queue.pool, queue.priority): EVER for queue in self._queues}
         began = time.monotonic()
-        await self._blocked.settle_all()
         self._found = await self._store.startable(
-            self._lease.worker, before, ready_by=now + self._ahead, limit=AT_ONCE, now=now
+            self._lease.worker, {**everywhere, **before}, ready_by=now + self._ahead, limit=limit, now=now
         )
-        took = time.monotonic() - began
-        if self._found:
-            self.on_found()
-        elif took < SLOW:
-            self._reach.lengthen()
-        if len(self._found) == AT_ONCE:
-            return REST
-        return max(REST, REST_FACTOR * timedelta(seconds=took))
+        return time.monotonic() - began
 
     async def claim(self, worker: UUID, places: int, *, ready_by: datetime, now: datetime) -> list[Claimed]:
         """Claim for so many places, of what was found."""

@@ -26,7 +26,7 @@ SLOW = 0.01
 FOR_EACH = 0.00005
 """Seconds that are allowed beside that for each execution that was claimed."""
 LOOKS = 10
-"""So many in a row at the same are slow before that is believed: a busy machine is slow now and then."""
+"""So many in a row at the same are slow before it is looked into: a busy machine is slow now and then."""
 
 
 class Reach:
@@ -34,6 +34,8 @@ class Reach:
 
     def __init__(self) -> None:
         self.is_short = False
+        self.is_suspect = False
+        """Looks are slow, it may be for the length of the way: somebody should measure that."""
         self.margin = NEAR
         self._rounds = 0
         self._times: defaultdict[Tier | None, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
@@ -44,21 +46,23 @@ class Reach:
         self.margin = FAR if self._rounds % FAR_EVERY == 0 else NEAR
 
     def note(self, seconds: float, tier: Tier | None = None, *, claimed: int = 0) -> None:
-        """Judge by how long a look at a tier, or at all together, took that began at the beginning."""
-        if self.is_short:
+        """Keep how long a look at a tier, or at all together, took that began at the beginning."""
+        if self.is_short or self.is_suspect:
             return
         times = self._times[tier]
         times.append(seconds - claimed * FOR_EACH)
-        if len(times) == LOOKS and min(times) > SLOW:
-            self._times.clear()
-            self.is_short = True
-            telemetry.claims_shortened(seconds)
+        self.is_suspect = len(times) == LOOKS and min(times) > SLOW
 
-    def lengthen(self) -> None:
-        """Look back to the beginning again."""
-        if self.is_short:
-            self.is_short = False
+    def judge(self, seconds: float) -> None:
+        """Decide by how much longer a look takes that goes the whole way than one that goes none."""
+        self.is_suspect = False
+        self._times.clear()
+        is_short = seconds > SLOW
+        if is_short and not self.is_short:
+            telemetry.claims_shortened(seconds)
+        elif self.is_short and not is_short:
             telemetry.claims_lengthened()
+        self.is_short = is_short
 
 
 class Frontier:
