@@ -24,14 +24,19 @@ async def claim_since(
 
 async def startable(desk: Desk, before: datetime = NOON + SECOND, *, limit: int = 100) -> set[Found]:
     worker = await desk.worker()
-    found = await desk.store.startable(worker, {TIER: before}, ready_by=NOON, limit=limit, now=NOON)
+    tiers = {TIER: before, ("default", 0): before}
+    by_tier = await desk.store.startable(worker, tiers, ready_by=NOON, limit=limit, now=NOON)
+    assert by_tier.keys() <= {TIER}
+    found = by_tier.get(TIER, [])
     assert len(found) == len(set(found))
     return set(found)
 
 
-async def claim_found(desk: Desk, keys: list[ExecutionKey], worker: UUID | None = None) -> list[Claimed]:
+async def claim_found(
+    desk: Desk, keys: list[ExecutionKey], worker: UUID | None = None, *, pool: str = "default"
+) -> list[Claimed]:
     found = [(TENANT, key) for key in keys]
-    return await desk.store.claim_found(worker or await desk.worker(), found, ready_by=NOON, now=NOON)
+    return await desk.store.claim_found(worker or await desk.worker(), pool, found, ready_by=NOON, now=NOON)
 
 
 async def test_a_claim_takes_what_is_ready_at_its_beginning_and_nothing_before(desk: Desk) -> None:
@@ -89,6 +94,14 @@ async def test_what_could_be_claimed_before_a_moment_is_found(desk: Desk) -> Non
     assert await startable(desk, NOON) == {(TENANT, old)}
 
 
+async def test_all_that_waits_before_a_moment_is_counted_up_to_a_limit(desk: Desk) -> None:
+    await desk.staged(await desk.job(), *(NOON - n * SECOND for n in range(5)), running_limit=1)
+    for before, limit, count in ((NOON, 100, 4), (NOON, 3, 3), (EVER, 100, 0)):
+        assert await desk.store.count_before({TIER: before, ("gpu", 1): before}, limit) == count
+    await desk.claim(limit=1)
+    assert await desk.store.count_before({TIER: NOON}, 100) == 3
+
+
 async def test_what_waits_for_its_turn_is_not_found_before_it(desk: Desk) -> None:
     job = await desk.job()
     first, second = await desk.staged(job, NOON - HOUR, NOON - MINUTE, running_limit=1)
@@ -104,6 +117,7 @@ async def test_what_is_found_goes_to_the_living_and_only_while_it_waits(desk: De
     [key, later] = await desk.staged(job, NOON, NOON + SECOND)
     assert await claim_found(desk, [key], await desk.worker(lease_until=NOON - SECOND)) == []
     assert await claim_found(desk, [later]) == [], "it is not ready"
+    assert await claim_found(desk, [key], pool="gpu") == [], "it is in another pool"
     assert len(await claim_found(desk, [key, key])) == 1
     assert await claim_found(desk, [key]) == []
     assert await claim_found(desk, []) == []

@@ -491,7 +491,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
 
 # Not of one tenant: they act for the whole installation, or on what they are handed with its tenant.
 OF_ALL = {
-    *("claim_found", "startable"),
+    *("claim_found", "startable", "count_before"),
     *("claim_shares", "due_tiers", "waiting_tenants", "waiting_lines", "claim_gated", "gate_waiting"),
     *("callback_terms", "lock_overdue"),
     *("throttling", "every_limit", "note_hosts", "changed_hosts"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -145,6 +146,23 @@ async def test_each_tenant_goes_on_from_its_own_last(shop: Shop) -> None:
     assert await shop.claim() == [], "all have gone on"
 
 
+async def test_by_shares_what_came_up_behind_is_found_while_the_crowd_lasts(shop: Shop) -> None:
+    await shop.fill(*(NOON - MINUTE + n * TICK for n in range(2000)))
+    await shop.fill(*(NOON - MINUTE + n * TICK for n in range(2000)), tenant=2)
+    for _ in range(5):
+        await shop.claim(100)
+    behind = NOON - MINUTE + 50 * TICK
+    await shop.fill(behind, tenant=2)
+    taken: list[datetime] = []
+
+    async def is_found() -> bool:
+        taken.extend(await shop.claim(20))
+        return behind in taken
+
+    await until_async(is_found)
+    assert len(taken) < 3000, "the crowd has not ended"
+
+
 async def test_one_under_a_new_name_begins_at_the_beginning(shop: Shop) -> None:
     assert await shop.claim() == []
     await shop.fill(NOON - MINUTE)
@@ -206,6 +224,31 @@ async def test_what_comes_up_behind_the_claims_is_run(house: House) -> None:
 
 
 @pytest.mark.usefixtures("always_short")
+async def test_what_is_found_behind_does_not_overtake_a_higher_priority(house: House) -> None:
+    began: list[str] = []
+
+    async def work(ctx: Context) -> None:
+        began.append(ctx.job)
+        done_at = time.monotonic() + 0.2
+        await until(lambda: time.monotonic() > done_at)
+
+    house.registry.add(work, "work")
+    await house.create("first")
+    await house.create("low", pool="elsewhere", priority="low", overlap="allow")
+    await house.create("high", priority="high")
+    async with house.working(concurrency=1):
+        await house.until_state(await house.trigger("first"), State.SUCCEEDED)
+        for _ in range(20):
+            await house.trigger("low")
+        await house.database.execute(
+            "update executions set pool = 'default', ready_at = ready_at - interval '1 hour' where pool = 'elsewhere'"
+        )
+        await until(lambda: "low" in began)
+        await house.until_state(await house.trigger("high"), State.SUCCEEDED)
+    assert began.index("high") < 10
+
+
+@pytest.mark.usefixtures("always_short")
 async def test_those_that_wait_for_their_turn_get_it(house: House) -> None:
     release = asyncio.Event()
     begun: list[str] = []
@@ -219,7 +262,8 @@ async def test_those_that_wait_for_their_turn_get_it(house: House) -> None:
     async with house.working():
         keys = [await house.trigger() for _ in range(3)]
         await until(lambda: len(begun) == 1)
-        await asyncio.sleep(2 * FAR.total_seconds())
+        far_behind = time.monotonic() + 2 * FAR.total_seconds()
+        await until(lambda: time.monotonic() > far_behind, within=30)
         release.set()
         for key in keys:
             await house.until_state(key, State.SUCCEEDED)

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,6 +61,9 @@ async def test_one_that_waits_holds_up_nobody_and_keeps_its_task() -> None:
     async def ends() -> None:
         told.append("ended")
 
+    def has_told(count: int) -> bool:
+        return len(told) == count
+
     attempts = [
         Fake(lambda: waits(0)),
         Fake(ends),
@@ -70,9 +74,9 @@ async def test_one_that_waits_holds_up_nobody_and_keeps_its_task() -> None:
     for attempt in attempts:
         starting.add(attempt)
     await until(lambda: told == ["ended", "ended"] and len(seen) == 3)
-    for gate in gates[::-1]:
+    for count, gate in enumerate(gates[::-1], start=3):
         gate.set()
-        await asyncio.sleep(0.01)
+        await until(partial(has_told, count))
     assert told[2:] == ["waited 2", "waited 1", "waited 0"]
     assert len({before for before, _ in seen}) == 3
     assert all(before is after for before, after in seen)
@@ -99,11 +103,11 @@ async def test_what_one_sets_in_its_context_is_its_own() -> None:
 
 
 async def test_one_that_is_cancelled_takes_nobody_along() -> None:
-    starting, ended = Starting(run), list[str]()
+    starting, ended, gate = Starting(run), list[str](), asyncio.Event()
 
     async def waits(name: str) -> None:
         try:
-            await asyncio.sleep(0.05)
+            await gate.wait()
             ended.append(name)
         except asyncio.CancelledError:
             with contextlib.suppress(TimeoutError):
@@ -118,9 +122,45 @@ async def test_one_that_is_cancelled_takes_nobody_along() -> None:
     await until(lambda: other.task is not None)
     assert one.task is not None
     one.task.cancel()
+    await until(lambda: len(ended) == 1)
+    gate.set()
     await until(lambda: len(ended) == 2)
     assert ended == ["one, cancelled", "other"]
     assert one.task.cancelled()
+
+
+async def test_one_that_cancels_itself_and_ends_cancels_nobody_else() -> None:
+    starting, ended = Starting(run), list[str]()
+
+    async def cancels() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    async def waits() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        ended.append("ended")
+
+    starting.add(Fake(cancels))
+    starting.add(Fake(waits))
+    await until(lambda: ended == ["ended"])
+
+
+async def test_all_that_wait_have_started_before_any_goes_on() -> None:
+    starting, told = Starting(run), list[str]()
+
+    async def waits() -> None:
+        told.append("started")
+        await asyncio.sleep(0)
+        told.append("went on")
+
+    for _ in range(100):
+        starting.add(Fake(waits))
+    await until(lambda: len(told) == 200)
+    # The first begins one turn before the others, and goes on while they begin.
+    assert told.index("went on") >= 1
+    assert told[:102].count("started") == 100
 
 
 async def test_one_that_breaks_leaves_the_others_to_start() -> None:
@@ -153,5 +193,6 @@ async def test_what_is_lost_before_its_turn_does_not_start() -> None:
     starting.add(Fake(ends))
     lost.is_lost = True
     await until(lambda: bool(ended))
-    await asyncio.sleep(0.01)
+    for _ in range(3):
+        await asyncio.sleep(0)
     assert ended == ["ended"]

@@ -184,9 +184,10 @@ HOT = [
         },
         is_sorted_by_index=True,
     ),
+    Guard("count_before", [["default"], [1], [NOON], 1000], {"due": (CLAIMABLE,)}),
     Guard(
         "claim_found",
-        [_KEYS[0], _KEYS[1], NOON, worker_id(1), ["scheduled"] * _COUNT, NOON, _SLOTS],
+        [_KEYS[0], _KEYS[1], NOON, worker_id(1), ["scheduled"] * _COUNT, NOON, _SLOTS, "default"],
         {
             "candidate": (KEY,),
             **_BLOCKING,

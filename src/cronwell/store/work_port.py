@@ -101,14 +101,18 @@ class WorkStore(Protocol):
 
     async def startable(
         self, worker: UUID, before: Mapping[Tier, datetime], *, ready_by: datetime, limit: int, now: datetime
-    ) -> list[Found]:
-        """Find what could be claimed and was ready before a moment, in each of some tiers."""
+    ) -> dict[Tier, list[Found]]:
+        """Find what could be claimed and was ready before a moment, in each of some tiers; up to a limit in all."""
+        ...
+
+    async def count_before(self, before: Mapping[Tier, datetime], limit: int) -> int:
+        """How many wait that were ready before a moment, in each of some tiers, up to a limit in each."""
         ...
 
     async def claim_found(
-        self, worker: UUID, found: Sequence[Found], *, ready_by: datetime, now: datetime
+        self, worker: UUID, pool: str, found: Sequence[Found], *, ready_by: datetime, now: datetime
     ) -> list[Claimed]:
-        """Claim those of some executions that still can be."""
+        """Claim those of some executions that still can be, in a pool."""
         ...
 
     async def due_tiers(self, since: Mapping[Tier, datetime], ready_by: datetime) -> set[Tier]:

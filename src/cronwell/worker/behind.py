@@ -16,18 +16,37 @@ from cronwell.store.port import EVER, Claimed, Found, Store, Tier
 from cronwell.worker.blocked import Blocked
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
-from cronwell.worker.reach import Reach
+from cronwell.worker.reach import NEAR, Reach
 
 AT_ONCE = 10_000
 """So many are looked for at once."""
 REST = timedelta(milliseconds=200)
+LONGEST_REST = timedelta(seconds=30)
 REST_FACTOR = 20
 """The loop rests for so many times as long as it took to look and find nothing."""
 TRIES = 3
+COUNTED = 1000
+FOR_EACH = 0.00002
+"""So many that wait are counted to measure the way to them, and each may take so many seconds."""
+
+
+class Tail:
+    """What was found behind in one tier."""
+
+    def __init__(self, store: Store, pool: str) -> None:
+        self._store = store
+        self._pool = pool
+        self.found: list[Found] = []
+
+    async def claim(self, worker: UUID, places: int, *, ready_by: datetime, now: datetime) -> list[Claimed]:
+        """Claim for so many places, of what was found."""
+        wanted = self.found[:places]
+        del self.found[:places]
+        return await self._store.claim_found(worker, self._pool, wanted, ready_by=ready_by, now=now)
 
 
 class Behind:
-    """Finds it, and claims it when there is room."""
+    """Finds it, for the next rounds to claim."""
 
     def __init__(
         self,
@@ -47,58 +66,57 @@ class Behind:
         self._queues = queues
         self._blocked = blocked
         self._ahead = ahead
-        self._found: list[Found] = []
+        self.tails = {queue.tier: Tail(store, queue.pool) for queue in queues}
         self.on_found: Callable[[], None] = lambda: None
 
     @property
     def has_any(self) -> bool:
-        return bool(self._found)
+        return any(tail.found for tail in self.tails.values())
 
     async def look(self) -> timedelta:
         """Go the way back to the beginning once, if the claims do not; or find out whether they should."""
-        if not self._lease.may_claim or self._found:
+        if not (self._reach.is_short or self._reach.is_suspect) or not self._lease.may_claim or self.has_any:
             return REST
-        if self._reach.is_short:
-            return await self._find()
-        if self._reach.is_suspect:
-            # The shortest times of some: the others are those of a busy machine.
-            none = min([await self._timed({}, 1) for _ in range(TRIES)])
-            whole = min([await self._timed(self._before(), 1) for _ in range(TRIES)])
-            self._reach.judge(whole - none)
-        return REST
+        took = await self._measure(1 if self._reach.is_short else TRIES)
+        if not self._reach.is_short:
+            return REST
+        began = time.monotonic()
+        await self._find()
+        if not self.has_any:
+            await self._blocked.settle_all()
+            took = REST_FACTOR * (took + time.monotonic() - began)
+        return min(max(REST, timedelta(seconds=took)), LONGEST_REST)
 
-    async def _find(self) -> timedelta:
-        await self._blocked.settle_all()
-        none = await self._timed({}, AT_ONCE)
-        took = await self._timed(self._before(), AT_ONCE)
-        if self._found:
-            # Where something has come up there may be more to come.
+    async def _measure(self, tries: int) -> float:
+        """Have it judged by how long the way is; tell how long it took to go it once."""
+        # The shortest times of some: the others are those of a busy machine.
+        none = min([(await self._timed({}))[0] for _ in range(tries)])
+        whole, waiting = min([await self._timed(self._before()) for _ in range(tries)])
+        self._reach.judge(whole - none - waiting * FOR_EACH)
+        return whole
+
+    async def _timed(self, before: Mapping[Tier, datetime]) -> tuple[float, int]:
+        """How many seconds it took to count what waits behind, and how many they were."""
+        everywhere = dict.fromkeys(self.tails, EVER)
+        began = time.monotonic()
+        waiting = await self._store.count_before({**everywhere, **before}, COUNTED)
+        return time.monotonic() - began, waiting
+
+    async def _find(self) -> None:
+        now = self._clock.now()
+        found = await self._store.startable(
+            self._lease.worker, self._before(), ready_by=now + self._ahead, limit=AT_ONCE, now=now
+        )
+        for tier, keys in found.items():
+            self.tails[tier].found = keys
+        if found:
             self.on_found()
-            return max(REST, timedelta(seconds=took))
-        self._reach.judge(took - none)
-        return max(REST, REST_FACTOR * timedelta(seconds=took))
 
     def _before(self) -> dict[Tier, datetime]:
         """Where claims begin, in each tier."""
         now = self._clock.now()
         return {
-            (queue.pool, queue.priority): min(reached, now)
+            queue.tier: min(reached, now) - NEAR
             for queue in self._queues
             if (reached := queue.frontier.reached) is not None
         }
-
-    async def _timed(self, before: Mapping[Tier, datetime], limit: int) -> float:
-        """Look for what lies behind, and tell how many seconds that took."""
-        now = self._clock.now()
-        everywhere = {(queue.pool, queue.priority): EVER for queue in self._queues}
-        began = time.monotonic()
-        self._found = await self._store.startable(
-            self._lease.worker, {**everywhere, **before}, ready_by=now + self._ahead, limit=limit, now=now
-        )
-        return time.monotonic() - began
-
-    async def claim(self, worker: UUID, places: int, *, ready_by: datetime, now: datetime) -> list[Claimed]:
-        """Claim for so many places, of what was found."""
-        wanted = self._found[:places]
-        del self._found[:places]
-        return await self._store.claim_found(worker, wanted, ready_by=ready_by, now=now)

@@ -13,7 +13,7 @@ from cronwell.model.ageing import Ageing
 from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import EVER, Claimed, Ended, Store, Tier
-from cronwell.worker.behind import Behind
+from cronwell.worker.behind import Behind, Tail
 from cronwell.worker.blocked import Blocked
 from cronwell.worker.catalog import Catalog, KnownJob
 from cronwell.worker.elders import Elders
@@ -56,7 +56,7 @@ class Claiming:
         """The last round ended before it came to what waits at gates."""
         self._pools = [
             (
-                Elders(store, pool, len(PRIORITIES), settings.ageing, self._reach),
+                Elders(store, pool, len(PRIORITIES), settings.ageing),
                 [Queue(store, pool, priority, self._reach) for priority in PRIORITIES],
             )
             for pool in settings.pools
@@ -115,7 +115,7 @@ class Claiming:
         What waits at gates is not asked for where that would be a long way: it is looked for as often as that pays.
         """
         now = self._clock.now()
-        since = {(queue.pool, queue.priority): queue.frontier.since(now) for queue in self._queues}
+        since = {queue.tier: queue.frontier.since(now) for queue in self._queues}
         if not self._reach.is_short:
             since |= {(pool, tier): EVER for pool in self._settings.pools for tier in GATED_TIERS}
         began = time.perf_counter()
@@ -126,8 +126,6 @@ class Claiming:
     async def _claim(self, tiers: Collection[Tier] | None) -> bool:
         """Claim from these tiers, or from all, and tell whether there may be more."""
         has_more, ahead = False, self._settings.pre_claim
-        if self.behind.has_any:
-            await self._claim_from(self.behind, self._room, ahead)
         if self._is_crowded and (share := self._gated_share.allot(self._room)):
             # What waits at gates comes last, and would not come at all.
             await self._claim_from(self._gated, share, ahead)
@@ -135,8 +133,11 @@ class Claiming:
             if self._room > 0:
                 await elders.claim(self._room, self._claim_aged)
             for priority, queue in enumerate(queues):
-                if tiers is not None and (queue.pool, priority) not in tiers:
+                tail = self.behind.tails[queue.tier]
+                if tiers is not None and queue.tier not in tiers and not tail.found:
                     continue
+                if tail.found and self._room > 0:
+                    await self._claim_from(tail, self._room, ahead)
                 wanted = self._room
                 if wanted <= 0:
                     elders.filled = max(priority - 1, 0)
@@ -160,9 +161,7 @@ class Claiming:
     async def _claim_aged(self, queue: Queue, wanted: int, age: timedelta) -> int:
         return len(await self._claim_from(queue, wanted, -age))
 
-    async def _claim_from(
-        self, queue: Queue | Gated | Behind, wanted: int, ahead: timedelta
-    ) -> list[Claimed]:
+    async def _claim_from(self, queue: Queue | Gated | Tail, wanted: int, ahead: timedelta) -> list[Claimed]:
         """Claim what is ready by so long from now; before now, where that is negative."""
         asked, began = time.monotonic(), time.perf_counter()
         now = self._clock.now()
@@ -170,7 +169,7 @@ class Claiming:
         claims = await queue.claim(worker, wanted, ready_by=now + ahead, now=now)
         took = time.perf_counter() - began
         if isinstance(queue, Queue):
-            self._reach.note(took, (queue.pool, queue.priority), claimed=len(claims))
+            self._reach.note(took, queue.tier, claimed=len(claims))
         if claims:
             telemetry.claimed(count=len(claims), took=timedelta(seconds=took))
             jobs = await self._catalog.look_up(claims)

@@ -18,6 +18,10 @@ from cronwell.worker.reach import Reach
 LOOK_EVERY = 1.0
 """Seconds after which it is looked again for those who are old enough, where there were none."""
 
+SLOW = 0.2
+REST_FACTOR = 20
+"""A look that took so many seconds, or found nothing, is followed by a rest of so many times as long."""
+
 Take = Callable[[Queue, int, timedelta], Awaitable[int]]
 """Claims so many from a queue of what has waited for so long, and tells how many they were."""
 
@@ -25,10 +29,11 @@ Take = Callable[[Queue, int, timedelta], Awaitable[int]]
 class Elders:
     """Those of one pool, whose priorities are numbered from the highest."""
 
-    def __init__(self, store: Store, pool: str, priorities: int, age: timedelta, reach: Reach) -> None:
+    def __init__(self, store: Store, pool: str, priorities: int, age: timedelta) -> None:
         self._age = age
         self._ageing = Ageing()
-        self._queues = [Queue(store, pool, priority, reach) for priority in range(priorities)]
+        # They look back to the beginning, however long that takes: nothing else would find what came up behind them.
+        self._queues = [Queue(store, pool, priority, Reach()) for priority in range(priorities)]
         self._quiet_until = 0.0
         self.filled: int | None = None
         """The priority that took the last free place; None where there was room for all."""
@@ -37,9 +42,13 @@ class Elders:
         """Give those who are old enough their share of so many free places."""
         if self.filled is None or not self._age or time.monotonic() < self._quiet_until:
             return
+        began = time.monotonic()
         left = share = self._ageing.allot(places)
         for tier in self._ageing.order(range(self.filled + 1, len(self._queues))):
             if left > 0:
                 left -= await take(self._queues[tier], left, (tier - self.filled) * self._age)
+        ended = time.monotonic()
         if share and left == share:
-            self._quiet_until = time.monotonic() + LOOK_EVERY
+            self._quiet_until = ended + max(LOOK_EVERY, REST_FACTOR * (ended - began))
+        elif ended - began > SLOW:
+            self._quiet_until = ended + REST_FACTOR * (ended - began)

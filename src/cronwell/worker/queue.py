@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -25,11 +26,13 @@ class Queue:
     def __init__(self, store: Store, pool: str, priority: int, reach: Reach) -> None:
         self._store = store
         self.pool = pool
-        self.priority = priority
+        self.tier = (pool, priority)
         self.frontier = Frontier(reach)
         """How far it has been claimed in order."""
         self._of_tenant: dict[int, Frontier] = {}
         """And how far by shares, since it was last claimed in order."""
+        self._is_deep = False
+        self._deep_at = 0.0
         self._worker: UUID | None = None
         self._shares = FairShares()
         self._is_crowded = False
@@ -50,27 +53,37 @@ class Queue:
         found: list[Claimed] = []
         while len(found) < places and self._backlog:
             shares = self._shares.allot(places - len(found), self._backlog)
-            fronts = {tenant: self._of_tenant.setdefault(tenant, self.frontier.branch()) for tenant in shares}
+            since, began = self._begin_shares(shares, now), time.monotonic()
             claims = await self._store.claim_shares(
                 worker,
-                self.pool,
-                self.priority,
+                *self.tier,
                 ready_by=ready_by,
                 shares=shares,
                 now=now,
-                since={tenant: front.since(now) for tenant, front in fronts.items()},
+                since=since,
             )
+            if self._is_deep:
+                ended = time.monotonic()
+                self._deep_at = ended + max(STALE_AFTER, STALE_FACTOR * (ended - began))
             self._note(shares, claims, ready_by)
             found += claims
         self._is_crowded = bool(self._backlog)
         return found
+
+    def _begin_shares(self, tenants: Iterable[int], now: datetime) -> dict[int, datetime]:
+        """Where each tenant's claim begins; now and then where it was last claimed in order, for what came up behind."""
+        self._is_deep = time.monotonic() >= self._deep_at
+        for tenant in tenants:
+            if self._is_deep or tenant not in self._of_tenant:
+                self._of_tenant[tenant] = self.frontier.branch()
+        return {tenant: self._of_tenant[tenant].since(now) for tenant in tenants}
 
     async def _claim_in_order(
         self, worker: UUID, places: int, *, ready_by: datetime, now: datetime
     ) -> list[Claimed]:
         since = self.frontier.since(now)
         claims = await self._store.claim(
-            worker, self.pool, self.priority, ready_by=ready_by, limit=places, now=now, since=since
+            worker, *self.tier, ready_by=ready_by, limit=places, now=now, since=since
         )
         self._is_crowded = len(claims) == places
         self.frontier.reached = (
@@ -83,7 +96,7 @@ class Queue:
         began = time.monotonic()
         if began >= self._fresh_until:
             since = self.frontier.since(now)
-            self._backlog = await self._store.waiting_tenants(self.pool, self.priority, ready_by, since)
+            self._backlog = await self._store.waiting_tenants(*self.tier, ready_by, since)
             ended = time.monotonic()
             self._fresh_until = ended + max(STALE_AFTER, STALE_FACTOR * (ended - began))
 

@@ -135,11 +135,11 @@ async def worker_services(
         Loop("lease", heartbeat.beat, on_error=failed, waker=lease_waker),
         Loop("lease watch", heartbeat.watch, on_error=failed),
         Loop("orders", heartbeat.obey, on_error=failed, waker=order_waker),
+        Loop("look back", claiming.behind.look, on_error=failed, stop_deadline=timedelta(seconds=1)),
         Loop("hosts", hosts.share, on_error=failed, waker=hosts_waker),
         Attempts(slots, heartbeat, lease, completion, departures, settings),
         bus.subscribe(topics, hear),
         Loop("claiming", claiming.poll, on_error=failed, waker=claim_waker),
-        Loop("look back", claiming.behind.look, on_error=failed),
     ]
 
 

@@ -1,7 +1,7 @@
 """Attempts take their first step one after the other in one task, which becomes the task of the first that has to wait.
 
-Most attempts of short handlers end with their first step: a task for each would be a fifth of what they cost. Each runs in a
-context of its own, as in a task of its own: what it sets there no other sees.
+Most attempts of short handlers end with their first step, and need no task of their own. Each runs in a context of its own,
+as in a task of its own: what it sets there no other sees.
 """
 
 from __future__ import annotations
@@ -32,20 +32,24 @@ class Starting(Generic[StartableT]):
     def __init__(self, run: Callable[[StartableT], Run]) -> None:
         self._run = run
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[StartableT] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._next: deque[StartableT] = deque()
 
     def add(self, attempt: StartableT) -> None:
         """Start an attempt with the loop's next turn."""
-        self._waiting.append(attempt)
-        if self._task is None:
-            self._task = self._loop.create_task(self._start())
+        if not self._next:
+            self._loop.create_task(self._start_next())
+        self._next.append(attempt)
 
-    async def _start(self) -> None:
-        task = self._task
+    async def _start_next(self) -> None:
+        attempts, self._next = self._next, deque()
+        await self._start(attempts)
+
+    async def _start(self, attempts: deque[StartableT]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
-            while self._waiting:
-                attempt = self._waiting.popleft()
+            while attempts:
+                attempt = attempts.popleft()
                 if attempt.is_lost:
                     continue
                 attempt.task = task
@@ -53,17 +57,19 @@ class Starting(Generic[StartableT]):
                 try:
                     awaited = context.run(run.send, None)
                 except StopIteration:
+                    if task.cancelling():
+                        # It has cancelled itself, and nobody else.
+                        return
                     continue
-                self._hand_over()
+                self._spread(attempts)
                 await _go_on(run, context, awaited)
-                return
         finally:
-            if self._task is task:
-                self._hand_over()
+            self._spread(attempts)
 
-    def _hand_over(self) -> None:
-        """Those that are left get another task."""
-        self._task = self._loop.create_task(self._start()) if self._waiting else None
+    def _spread(self, attempts: deque[StartableT]) -> None:
+        """A task for each that is left: where one waits others will, and none should wait for the other's first step."""
+        while attempts:
+            self._loop.create_task(self._start(deque([attempts.popleft()])))
 
 
 @types.coroutine

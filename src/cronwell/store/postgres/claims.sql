@@ -176,7 +176,7 @@ due as (
 -- The keys of up to $5 executions, each of one of the pools and tiers $1 and $2, that could be claimed and were ready before the
 -- moment that is given with those. It locks nothing: this may be a long way to go, and is gone beside the claims.
 /* part: claimants */
-select found.tenant_id, found.job_id, found.kind, found.slot
+select served.pool, served.priority, found.tenant_id, found.job_id, found.kind, found.slot
 from unnest($1::text[], $2::smallint[], $7::timestamptz[]) as served (pool, priority, before)
 cross join lateral (
     select tenant_id, job_id, kind, slot
@@ -191,8 +191,22 @@ cross join lateral (
 ) as found
 limit $5
 
+-- name: count_before
+-- How many wait in the pools and tiers $1 and $2 that were ready before the moment $3 of each, up to $4 in each.
+select count(*)
+from unnest($1::text[], $2::smallint[], $3::timestamptz[]) as served (pool, priority, before)
+cross join lateral (
+    select
+    from executions as due
+    where pool = served.pool
+        and priority = served.priority
+        and ready_at < served.before
+        and state in ('pending', 'retrying')
+    limit $4
+) as found
+
 -- name: claim_found
--- What `claim` does, of the executions with the keys $1, $2, $5 and $7.
+-- What `claim` does, of the executions with the keys $1, $2, $5 and $7 that are in the pool $8.
 /* part: claimants */,
 due as (
     select found.tenant_id, found.job_id, found.kind, found.slot
@@ -204,6 +218,7 @@ due as (
             and job_id = given.job_id
             and kind = given.kind
             and slot = given.slot
+            and pool = $8
             and ready_at <= $3
             and state::text in ('pending', 'retrying')
             and gate is null

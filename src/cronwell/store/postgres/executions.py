@@ -98,22 +98,30 @@ class ExecutionRows:
         return claimed_of(rows, worker)
 
     async def claim_found(
-        self, worker: UUID, found: Sequence[Found], *, ready_by: datetime, now: datetime
+        self, worker: UUID, pool: str, found: Sequence[Found], *, ready_by: datetime, now: datetime
     ) -> list[Claimed]:
         tenants, jobs, kinds, slots = columns(((t, k.job_id, k.kind, k.slot) for t, k in found), 4)
         rows = await self._database.fetch(
-            _CLAIMS["claim_found"], tenants, jobs, ready_by, worker, kinds, now, slots
+            _CLAIMS["claim_found"], tenants, jobs, ready_by, worker, kinds, now, slots, pool
         )
         return claimed_of(rows, worker)
 
     async def startable(
         self, worker: UUID, before: Mapping[Tier, datetime], *, ready_by: datetime, limit: int, now: datetime
-    ) -> list[Found]:
+    ) -> dict[Tier, list[Found]]:
         pools, tiers, moments = columns(((*tier, moment) for tier, moment in before.items()), 3)
         rows = await self._database.fetch(
             _CLAIMS["startable"], pools, tiers, ready_by, worker, limit, now, moments
         )
-        return [(row["tenant_id"], key_of(row)) for row in rows]
+        found: dict[Tier, list[Found]] = {}
+        for row in rows:
+            found.setdefault((row["pool"], row["priority"]), []).append((row["tenant_id"], key_of(row)))
+        return found
+
+    async def count_before(self, before: Mapping[Tier, datetime], limit: int) -> int:
+        pools, tiers, moments = columns(((*tier, moment) for tier, moment in before.items()), 3)
+        count: int = await self._database.fetchval(_CLAIMS["count_before"], pools, tiers, moments, limit)
+        return count
 
     async def due_tiers(self, since: Mapping[Tier, datetime], ready_by: datetime) -> set[Tier]:
         pools, tiers, moments = columns(((*tier, moment) for tier, moment in since.items()), 3)
