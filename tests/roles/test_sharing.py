@@ -14,6 +14,7 @@ from cronwell.config import DatabaseSettings
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.worker import queue as queue_module
+from cronwell.worker import resting
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import Reach
 from tests.contract.desk import NOON, SECOND, Desk
@@ -43,7 +44,7 @@ class Shop:
 @pytest.fixture
 async def shop(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
     monkeypatch.setattr(queue_module, "STALE_AFTER", 0.0)
-    monkeypatch.setattr(queue_module, "STALE_FACTOR", 0.0)
+    monkeypatch.setattr(resting, "FACTOR", 0.0)
     database = await Database.connect(DatabaseSettings(), migrated_url, application_name="test", is_hot=True)
     for tenant, weight in ((OTHER, 1.0), (HEAVY, 3.0)):
         await database.execute(

@@ -17,13 +17,12 @@ from cronwell.worker.blocked import Blocked
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import NEAR, Reach
+from cronwell.worker.resting import rest_after
 
 AT_ONCE = 10_000
 """So many are looked for at once."""
 REST = timedelta(milliseconds=200)
 LONGEST_REST = timedelta(seconds=30)
-REST_FACTOR = 20
-"""The loop rests for so many times as long as it took to look and find nothing."""
 TRIES = 3
 COUNTED = 1000
 FOR_EACH = 0.00002
@@ -81,11 +80,12 @@ class Behind:
         if not self._reach.is_short:
             return REST
         began = time.monotonic()
-        await self._find()
-        if not self.has_any:
-            await self._blocked.settle_all()
-            took = REST_FACTOR * (took + time.monotonic() - began)
-        return min(max(REST, timedelta(seconds=took)), LONGEST_REST)
+        has_found = await self._find()
+        await self._blocked.settle_all()
+        took += time.monotonic() - began
+        # Where something has come up there may be more to come.
+        rest = timedelta(seconds=took if has_found else rest_after(took))
+        return min(max(REST, rest), LONGEST_REST)
 
     async def _measure(self, tries: int) -> float:
         """Have it judged by how long the way is; tell how long it took to go it once."""
@@ -102,7 +102,8 @@ class Behind:
         waiting = await self._store.count_before({**everywhere, **before}, COUNTED)
         return time.monotonic() - began, waiting
 
-    async def _find(self) -> None:
+    async def _find(self) -> bool:
+        """Look for what could be claimed, and tell whether there is any."""
         now = self._clock.now()
         found = await self._store.startable(
             self._lease.worker, self._before(), ready_by=now + self._ahead, limit=AT_ONCE, now=now
@@ -111,6 +112,7 @@ class Behind:
             self.tails[tier].found = keys
         if found:
             self.on_found()
+        return bool(found)
 
     def _before(self) -> dict[Tier, datetime]:
         """Where claims begin, in each tier."""

@@ -14,13 +14,13 @@ from cronwell.model.ageing import Ageing
 from cronwell.store.port import Store
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import Reach
+from cronwell.worker.resting import rest_after
 
 LOOK_EVERY = 1.0
 """Seconds after which it is looked again for those who are old enough, where there were none."""
 
 SLOW = 0.2
-REST_FACTOR = 20
-"""A look that took so many seconds, or found nothing, is followed by a rest of so many times as long."""
+"""Seconds after which a look is followed by a rest also where it found something."""
 
 Take = Callable[[Queue, int, timedelta], Awaitable[int]]
 """Claims so many from a queue of what has waited for so long, and tells how many they were."""
@@ -49,6 +49,6 @@ class Elders:
                 left -= await take(self._queues[tier], left, (tier - self.filled) * self._age)
         ended = time.monotonic()
         if share and left == share:
-            self._quiet_until = ended + max(LOOK_EVERY, REST_FACTOR * (ended - began))
+            self._quiet_until = ended + rest_after(ended - began, LOOK_EVERY)
         elif ended - began > SLOW:
-            self._quiet_until = ended + REST_FACTOR * (ended - began)
+            self._quiet_until = ended + rest_after(ended - began)

@@ -12,11 +12,10 @@ from uuid import UUID
 from cronwell.model.ageing import Ageing
 from cronwell.model.fairness import FairShares
 from cronwell.store.port import FIRST_GATE, LINES, Claimed, Gate, Line, Store
+from cronwell.worker.resting import rest_after
 
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""
-REST_FACTOR = 20
-"""And so many times as long as the last one took."""
 CONTENDED, MOST_CONTENDED = 0.02, 0.32
 """Seconds until the next look where others were at a gate too: at first, and at the most."""
 
@@ -56,7 +55,7 @@ class Gated:
         began = time.monotonic()
         found = await self._store.waiting_lines(self._pools, ready_by, self._after)
         ended = time.monotonic()
-        self._look_at = began + max(LOOK_EVERY, REST_FACTOR * (ended - began))
+        self._look_at = began + rest_after(ended - began, LOOK_EVERY)
         self._after = _end(found)
         # A gate that is full is not worth locking, which keeps others from it.
         lines = [line for line in found if line.has_room]

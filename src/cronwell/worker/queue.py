@@ -11,11 +11,10 @@ from uuid import UUID
 from cronwell.model.fairness import FairShares
 from cronwell.store.port import Claimed, Store
 from cronwell.worker.reach import Frontier, Reach
+from cronwell.worker.resting import rest_after
 
 STALE_AFTER = 0.05
 """Seconds after which it is looked up again who has something waiting."""
-STALE_FACTOR = 20
-"""And no sooner than so many times as long as that took."""
 
 
 class Queue:
@@ -64,7 +63,7 @@ class Queue:
             )
             if self._is_deep:
                 ended = time.monotonic()
-                self._deep_at = ended + max(STALE_AFTER, STALE_FACTOR * (ended - began))
+                self._deep_at = ended + rest_after(ended - began, STALE_AFTER)
             self._note(shares, claims, ready_by)
             found += claims
         self._is_crowded = bool(self._backlog)
@@ -98,7 +97,7 @@ class Queue:
             since = self.frontier.since(now)
             self._backlog = await self._store.waiting_tenants(*self.tier, ready_by, since)
             ended = time.monotonic()
-            self._fresh_until = ended + max(STALE_AFTER, STALE_FACTOR * (ended - began))
+            self._fresh_until = ended + rest_after(ended - began, STALE_AFTER)
 
     def _note(self, shares: dict[int, int], claims: list[Claimed], ready_by: datetime) -> None:
         """Who got less than its share has nothing left that could be had."""
