@@ -16,6 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 Run = Coroutine[Any, Any, None]
 
+AT_A_TIME = 50
+
 
 class Startable(Protocol):
     is_lost: bool
@@ -47,8 +49,13 @@ class Starting(Generic[StartableT]):
     async def _start(self, attempts: deque[StartableT]) -> None:
         task = asyncio.current_task()
         assert task is not None
+        steps = 0
         try:
             while attempts:
+                steps += 1
+                if steps > AT_A_TIME:
+                    steps = 0
+                    await asyncio.sleep(0)
                 attempt = attempts.popleft()
                 if attempt.is_lost:
                     continue
