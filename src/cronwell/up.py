@@ -110,7 +110,12 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
     services.append(group)
     announcing = asyncio.create_task(_announce(settings, children, embedded, say), name="banner")
     try:
-        await run_services(services, stop=stop, on_stop=lambda why: say(f"\nStopping ({why}): draining …"))
+        await run_services(
+            services,
+            stop=stop,
+            on_stop=lambda why: say(f"\nStopping ({why}): draining …"),
+            on_abort=None if embedded is None else embedded.abandon,
+        )
     finally:
         announcing.cancel()
         shutil.rmtree(metrics, ignore_errors=True)

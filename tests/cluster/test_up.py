@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from cronwell.runtime.service import SAME_SIGNAL
 from tests.support.ports import free_port
 from tests.support.postgres import furnish, temporary_directory
 from tests.support.processes import Cluster, Process, cluster
@@ -140,8 +143,33 @@ async def test_a_killed_parent_takes_its_children_along_and_the_next_one_finds_e
     await until_async(are_gone, within=60)
     again = await _up(started, client)
     assert (await client.call("GET", "/v1/jobs/name:kept"))["name"] == "kept"
+    # By two ways at once, as `timeout make run` sends it.
+    again.popen.send_signal(signal.SIGINT)
     assert again.stop() == 0, again.output
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
+
+
+async def test_a_second_signal_ends_everything_at_once_and_leaves_nothing_behind(
+    started: Cluster, port: int, data_dir: Path
+) -> None:
+    client = Client(port)
+    process = await _up(started, client)
+    children = _children(process.popen.pid)
+    # A role that does not stop, so that the first signal alone would take long.
+    for pid in (pid for pid in children if "worker" in _command(pid)):
+        os.kill(pid, signal.SIGSTOP)
+    process.popen.send_signal(signal.SIGTERM)
+    asked = time.monotonic()
+    await until(lambda: time.monotonic() - asked > 2 * SAME_SIGNAL.total_seconds())
+    try:
+        assert process.stop() == 128 + signal.SIGTERM, process.output
+        assert time.monotonic() - asked < 10
+        await until(lambda: not (data_dir / "postgres" / "postmaster.pid").exists())
+    finally:
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    await until(lambda: not any(_is_alive(pid) for pid in children), within=30)
 
 
 async def test_a_dead_role_is_started_again(started: Cluster, port: int, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cronwell.worker.starting import Starting
+from cronwell.worker.starting import AT_A_TIME, Starting
 from tests.support.waiting import until
 
 whose: ContextVar[str] = ContextVar("whose", default="nobody's")
@@ -44,6 +44,20 @@ async def test_those_that_end_at_once_share_a_task() -> None:
     assert len(set(tasks)) == 1
     starting.add(Fake(ends))
     await until(lambda: len(tasks) == 4)
+
+
+async def test_many_that_end_at_once_let_others_have_a_turn_in_between() -> None:
+    starting, ended, seen = Starting(run), list[int](), list[int]()
+
+    async def ends() -> None:
+        ended.append(1)
+
+    for _ in range(3 * AT_A_TIME):
+        starting.add(Fake(ends))
+    while len(ended) < 3 * AT_A_TIME:
+        await asyncio.sleep(0)
+        seen.append(len(ended))
+    assert seen == [AT_A_TIME, 2 * AT_A_TIME, 3 * AT_A_TIME]
 
 
 async def test_one_that_waits_holds_up_nobody_and_keeps_its_task() -> None:

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronwell.runtime import service
-from cronwell.runtime.service import Loop, Service, Waker, run_services
-from tests.support.waiting import until
+from cronwell.runtime.service import SAME_SIGNAL, Loop, Service, Waker, run_services
+from tests.support.waiting import until, until_blocking
 
 FOREVER = 3600.0
 
@@ -569,6 +569,24 @@ def test_a_second_signal_exits_at_once(second: signal.Signals) -> None:
         os.kill(process.pid, signal.SIGTERM)
         expect(process, "because SIGTERM")
         expect(process, "stopping")
+        _let_pass(SAME_SIGNAL)
         os.kill(process.pid, second)
         expect(process, "aborted")
         assert process.wait(10) == 128 + second
+
+
+def test_a_signal_that_comes_by_two_ways_at_once_is_one() -> None:
+    with start("waits") as process:
+        os.kill(process.pid, signal.SIGTERM)
+        os.kill(process.pid, signal.SIGINT)
+        expect(process, "because SIGTERM")
+        expect(process, "stopping")
+        _let_pass(SAME_SIGNAL)
+        os.kill(process.pid, signal.SIGTERM)
+        expect(process, "aborted")
+        assert process.wait(10) == 128 + signal.SIGTERM, "the third, not the second"
+
+
+def _let_pass(span: timedelta) -> None:
+    since = time.monotonic()
+    until_blocking(lambda: time.monotonic() - since > span.total_seconds())

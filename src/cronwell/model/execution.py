@@ -71,7 +71,7 @@ def _stamp(slot: datetime) -> str:
     return f"{utc.year:04d}{utc.month:02d}{utc.day:02d}T{utc.hour:02d}{utc.minute:02d}{utc.second:02d}{fraction}Z"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as that makes making one several times as long; nothing changes it
 class ExecutionKey:
     """The identity of an execution within its tenant."""
 

@@ -28,6 +28,8 @@ FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 CANCEL_DEADLINE = timedelta(seconds=5)
 LEFT_DEADLINE = timedelta(seconds=2)
+# Longer than the same order takes to come by two ways, shorter than it takes to mean it twice.
+SAME_SIGNAL = timedelta(milliseconds=250)
 T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -252,18 +254,24 @@ async def _stop_one(service: Service, task: asyncio.Task[None]) -> None:
 
 @contextlib.contextmanager
 def _signals(ask_to_stop: Callable[[str], None], on_abort: Callable[[], None] | None) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into a stop and the second into an exit."""
+    """Turn the first SIGINT or SIGTERM into a stop and the second into an exit.
+
+    What comes with the first is one with it: `timeout`, and others who end a whole group, signal a process by itself too.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    seen: list[signal.Signals] = []
+    asked_at: float | None = None
 
     def receive(number: signal.Signals) -> None:
-        seen.append(number)
-        if len(seen) > 1:
+        nonlocal asked_at
+        now = time.monotonic()
+        if asked_at is None:
+            asked_at = now
+            ask_to_stop(number.name)
+        elif now - asked_at > SAME_SIGNAL.total_seconds():
             _abort(number, on_abort)
-        ask_to_stop(number.name)
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:

@@ -162,7 +162,7 @@ class Confirmed:
     """Somebody asked to cancel it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see the top of this file
 class Definition:
     """What a worker knows of a job."""
 

@@ -26,7 +26,7 @@ FORCED_SECONDS = 1.0
 """For a function to clean up once it has been cancelled by force."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each attempt
 class Ending:
     """How a function came to its end: by itself, or for a reason; without an outcome where it was cancelled."""
 

@@ -28,7 +28,7 @@ _NONE: frozenset[str] = frozenset()
 # One for all jobs: an empty set of its own takes each of them 216 bytes.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: a herd of jobs that run once makes thousands a second
 class KnownJob:
     """What is needed of a job's definition to run it. `terms` stands for every job that is run in the same way."""
 
@@ -99,25 +99,33 @@ class Catalog:
             if claim.key.kind is Kind.BACKFILL and (claim.key.job_id, claim.revision) not in self._jobs
         }
         if wanted:
-            for row in await self._store.definitions_at(list(wanted)):
-                self._jobs[row.job_id, row.revision] = await self._known(row)
+            rows = await self._store.definitions_at(list(wanted))
+            for row, known in zip(rows, await self._known(rows), strict=True):
+                self._jobs[row.job_id, row.revision] = known
 
     async def _read(self, keys: Sequence[tuple[int, UUID]]) -> dict[UUID, KnownJob]:
         fresh: dict[UUID, KnownJob] = {}
-        for row in await self._store.definitions(keys):
+        rows = await self._store.definitions(keys)
+        for row, known in zip(rows, await self._known(rows), strict=True):
             # The job may have moved on since the claim; its newest definition is the one to use.
-            fresh[row.job_id] = self._jobs[row.job_id, row.revision] = await self._known(row)
+            fresh[row.job_id] = self._jobs[row.job_id, row.revision] = known
         return fresh
 
-    async def _known(self, row: Definition) -> KnownJob:
-        secret = self._secrets.get(row.tenant_id)
+    async def _known(self, rows: Sequence[Definition]) -> list[KnownJob]:
+        secrets = {tenant_id: await self._secret(tenant_id) for tenant_id in {row.tenant_id for row in rows}}
+        known = [_known(row.name, row.spec, secrets[row.tenant_id]) for row in rows]
+        for place, job in enumerate(known):
+            target = job.terms.target.http
+            if target is not None and target.callback is not None:
+                key = await self._callback_key(rows[place].tenant_id)
+                known[place] = dataclasses.replace(job, callback_key=key)
+        return known
+
+    async def _secret(self, tenant_id: int) -> str:
+        secret = self._secrets.get(tenant_id)
         if secret is None:
-            secret = self._secrets[row.tenant_id] = await self._store.signing_secret(row.tenant_id)
-        known = _known(row.name, row.spec, secret)
-        target = known.terms.target.http
-        if target is None or target.callback is None:
-            return known
-        return dataclasses.replace(known, callback_key=await self._callback_key(row.tenant_id))
+            secret = self._secrets[tenant_id] = await self._store.signing_secret(tenant_id)
+        return secret
 
     async def _callback_key(self, tenant_id: int) -> bytes:
         if self._key is None:
