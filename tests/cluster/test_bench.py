@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.postgres import temporary_directory
 from tests.support.processes import cluster
+from tests.support.waiting import until
 
 SHARE = 0.1
 
@@ -37,6 +40,14 @@ def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: 
     late = lateness["detail"]["lateness_ms"]
     assert 0 <= late["p50"] <= late["p99"] <= late["p99.9"] <= late["max"]
     assert {check["what"] for check in lateness["checks"]} == {"p50", "p99", "max"}
+
+
+async def test_a_benchmark_that_is_ended_leaves_nothing_behind() -> None:
+    with temporary_directory() as folder, cluster(TMPDIR=str(folder)) as processes:
+        process = processes.start("bench", "lateness")
+        await until(lambda: list(folder.glob("*/postgres/postmaster.pid")), within=60)
+        assert process.stop() == 128 + signal.SIGTERM, process.output
+        assert list(folder.iterdir()) == []
 
 
 def test_a_backlog_is_worked_off_at_a_fair_share_of_the_limit(server: str, tmp_path: Path) -> None:

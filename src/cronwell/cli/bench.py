@@ -121,6 +121,7 @@ def _measure(
     settings: Settings, plans: dict[str, dict[str, str]], *, is_quick: bool, workers: int, limit: int
 ) -> tuple[dict[str, Any], Table]:
     import asyncio
+    import signal
 
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -149,4 +150,14 @@ def _measure(
         }
         return report, table_of(found, ground.facts, ground.limit)
 
-    return asyncio.run(run())
+    async def run_until_told() -> tuple[dict[str, Any], Table]:
+        task = asyncio.current_task()
+        assert task is not None
+        # As Ctrl-C does it: else what was started would go on without us.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await run()
+
+    try:
+        return asyncio.run(run_until_told())
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None

@@ -1,10 +1,11 @@
 """Signed deliveries from one worker process, with the guard against private addresses on, to a receiver on this machine.
 
-Three times: a backlog to a receiver that answers at once; to the same with as many requests under way as the plan says for a
+In three ways: a backlog to a receiver that answers at once; to the same with as many requests under way as the plan says for a
 slow one; and to one that takes its time. The last is told beside an ideal: requests under way divided by the delay, which no
-sender can exceed, or the rate of the first run, where that is less: one process builds, signs and records no more a second by
-waiting in between. And beside an ideal with the rate of the second run: what is lost to the delay, apart from what so many under
-way cost by themselves.
+sender can exceed, or the rate of the first way, where that is less: one process builds, signs and records no more a second by
+waiting in between. And beside an ideal with the rate of the second way: what is lost to the delay, apart from what so many under
+way cost by themselves. Each way has its turn twice, the second time in the opposite order, so that a machine that becomes faster
+or slower meanwhile favours none.
 
 The receiver is a process of its own, on the same cores. What it can take from a client that only sends is measured first.
 The deliveries are staged before their one instant; the clock runs from that instant to the last arrival by the receiver's
@@ -14,6 +15,7 @@ clock, and what arrived is compared with what was recorded.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -70,43 +72,60 @@ class Sent:
         return float(self.figures["executions"] / self.seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a backlog is sent."""
+
+    title: str
+    count: int
+    at_once: int
+    delay: float = 0.0
+
+
+def rate(runs: Sequence[Sent]) -> float:
+    """Deliveries a second of several backlogs."""
+    return float(sum(run.figures["executions"] for run in runs) / sum(run.seconds for run in runs))
+
+
 async def measure(ground: Ground, plan: Plan) -> Row:
     title = f"webhooks: {plan.deliveries:,} deliveries from one worker process"
-    progress = ground.stage(title)
-    bare = await bare_rate(BARE_CONNECTIONS, plan.bare_seconds)
-    fast = await _send(ground, plan.deliveries, plan.at_once, 0.0, progress)
-    crowded = await _send(
-        ground,
-        plan.slow_deliveries,
-        plan.slow_at_once,
-        0.0,
-        ground.stage(f"webhooks: {plan.slow_deliveries:,} with {plan.slow_at_once:,} at once"),
-    )
     delay = plan.delay_ms / 1000
-    slow = await _send(
-        ground,
-        plan.slow_deliveries,
-        plan.slow_at_once,
-        delay,
-        ground.stage(f"webhooks: {plan.slow_deliveries:,} to a receiver that takes {plan.delay_ms} ms"),
+    ways = (
+        Way(title, plan.deliveries, plan.at_once),
+        Way(
+            f"webhooks: {plan.slow_deliveries:,} with {plan.slow_at_once:,} at once",
+            plan.slow_deliveries,
+            plan.slow_at_once,
+        ),
+        Way(
+            f"webhooks: {plan.slow_deliveries:,} to a receiver that takes {plan.delay_ms} ms",
+            plan.slow_deliveries,
+            plan.slow_at_once,
+            delay,
+        ),
     )
-    ideal = ideal_rate(plan.slow_at_once, delay, fast.per_second)
-    runs = (fast, crowded, slow)
+    bare = await bare_rate(BARE_CONNECTIONS, plan.bare_seconds)
+    sent: dict[Way, list[Sent]] = {way: [] for way in ways}
+    for way in (*ways, *reversed(ways)):
+        sent[way].append(await _send(ground, way, ground.stage(way.title)))
+    fast, crowded, slow = (sent[way] for way in ways)
+    runs = [run for way in ways for run in sent[way]]
+    ideal = ideal_rate(plan.slow_at_once, delay, rate(fast))
     return Row(
         "webhooks",
         title,
         [
-            Check("deliveries a second", PER_SECOND, fast.per_second, "/s", is_floor=True),
+            Check("deliveries a second", PER_SECOND, rate(fast), "/s", is_floor=True),
             Check(
                 f"of the ideal, {plan.slow_at_once:,} at once, {plan.delay_ms} ms",
                 SHARE_OF_IDEAL,
-                slow.per_second / ideal,
+                rate(slow) / ideal,
                 is_floor=True,
             ),
             Check(
                 f"of the same without the {plan.delay_ms} ms",
                 SHARE_OF_IDEAL,
-                slow.per_second / ideal_rate(plan.slow_at_once, delay, crowded.per_second),
+                rate(slow) / ideal_rate(plan.slow_at_once, delay, rate(crowded)),
                 is_floor=True,
             ),
             Check(
@@ -119,33 +138,36 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             Check("signatures that hold", 1.0, float(all(run.is_signed for run in runs)), is_floor=True),
         ],
         limit=ground.limit,
-        per_second=fast.per_second,
-        cost=fast.cost,
+        per_second=rate(fast),
+        cost=fast[0].cost,
         detail={
             "receiver alone, a second": bare,
-            "share of the receiver": fast.per_second / bare,
-            "as many at once as slow: a second": crowded.per_second,
-            "slow: a second": slow.per_second,
+            "share of the receiver": rate(fast) / bare,
             "slow: ideal": ideal,
-            "after the instant_ms": fast.figures["lateness_ms"],
-            "slow: after the instant_ms": slow.figures["lateness_ms"],
-            "as many at once as slow: cost": crowded.cost.as_dict(),
-            "slow: cost": slow.cost.as_dict(),
-            "connections": [run.figures["connections"] for run in runs],
+            "runs": {
+                way.title: [
+                    {
+                        "a second": run.per_second,
+                        "after the instant_ms": run.figures["lateness_ms"],
+                        "cost": run.cost.as_dict(),
+                        "connections": run.figures["connections"],
+                    }
+                    for run in sent[way]
+                ]
+                for way in ways
+            },
             "settings": {
                 "egress_allow": [_ALLOWED],
-                "http.per_host and http.connections": [plan.at_once, plan.slow_at_once, plan.slow_at_once],
-                "worker.concurrency": [
-                    _concurrency(at_once) for at_once in (plan.at_once, plan.slow_at_once, plan.slow_at_once)
-                ],
+                "http.per_host and http.connections": [way.at_once for way in ways],
+                "worker.concurrency": [_concurrency(way.at_once) for way in ways],
             },
         },
         series={
-            "throughput: answered at once (deliveries/s) over time": fast.figures["per_second"],
-            f"throughput: answered at once, {plan.slow_at_once} at once (deliveries/s) over time": crowded.figures[
-                "per_second"
-            ],
-            f"throughput: answered after {plan.delay_ms} ms (deliveries/s) over time": slow.figures[
+            "throughput: answered at once (deliveries/s) over time": fast[0].figures["per_second"],
+            f"throughput: answered at once, {plan.slow_at_once} at once (deliveries/s) over time": crowded[
+                0
+            ].figures["per_second"],
+            f"throughput: answered after {plan.delay_ms} ms (deliveries/s) over time": slow[0].figures[
                 "per_second"
             ],
         },
@@ -177,9 +199,9 @@ def _concurrency(at_once: int) -> int:
     return max(at_once + 1000, WorkerSettings().concurrency)
 
 
-async def _send(ground: Ground, count: int, at_once: int, delay: float, progress: Progress) -> Sent:
-    settings = settings_for(ground.settings, at_once)
-    async with receiving(delay) as receiver, ground.scratch() as (database, url):
+async def _send(ground: Ground, way: Way, progress: Progress) -> Sent:
+    count, settings = way.count, settings_for(ground.settings, way.at_once)
+    async with receiving(way.delay) as receiver, ground.scratch() as (database, url):
         async with fleet(settings, url, workers=1) as processes:
             await until_up(database, 1)
             now: datetime = await database.fetchval("select now()")
