@@ -46,18 +46,28 @@ async def test_those_that_end_at_once_share_a_task() -> None:
     await until(lambda: len(tasks) == 4)
 
 
-async def test_many_that_end_at_once_let_others_have_a_turn_in_between() -> None:
+@pytest.mark.parametrize(
+    ("on_time", "turns"),
+    [
+        pytest.param(0, [AT_A_TIME, 2 * AT_A_TIME, 3 * AT_A_TIME], id="all late"),
+        pytest.param(1, [3 * AT_A_TIME], id="one on time"),
+    ],
+)
+async def test_many_that_are_late_let_others_have_a_turn_in_between(on_time: int, turns: list[int]) -> None:
     starting, ended, seen = Starting(run), list[int](), list[int]()
 
     async def ends() -> None:
         ended.append(1)
 
-    for _ in range(3 * AT_A_TIME):
-        starting.add(Fake(ends))
-    while len(ended) < 3 * AT_A_TIME:
-        await asyncio.sleep(0)
-        seen.append(len(ended))
-    assert seen == [AT_A_TIME, 2 * AT_A_TIME, 3 * AT_A_TIME]
+    for _ in range(2):
+        ended.clear()
+        seen.clear()
+        for number in range(3 * AT_A_TIME):
+            starting.add(Fake(ends), is_late=number >= on_time)
+        while len(ended) < 3 * AT_A_TIME:
+            await asyncio.sleep(0)
+            seen.append(len(ended))
+        assert seen == turns
 
 
 async def test_one_that_waits_holds_up_nobody_and_keeps_its_task() -> None:

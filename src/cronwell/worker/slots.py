@@ -106,7 +106,7 @@ class Slots:
             if job.named:
                 needed.update((claimed.tenant_id, name) for name in job.named)
             if instant <= now:
-                self._start(attempt)
+                self._start(attempt, is_late=True)
             else:
                 held[ceil(instant / TOGETHER) * TOGETHER if is_dense else instant].append(attempt)
         if needed:
@@ -216,11 +216,11 @@ class Slots:
             wait = max(0.0, following - time.monotonic())
             self._timer = self._loop.call_later(wait, self._start_due)
 
-    def _start(self, attempt: Attempt) -> None:
+    def _start(self, attempt: Attempt, *, is_late: bool = False) -> None:
         if attempt.entry is None and not self._may_start(attempt):
             return
         attempt.is_held = False
-        self._starting.add(attempt)
+        self._starting.add(attempt, is_late=is_late)
 
     def _may_start(self, attempt: Attempt) -> bool:
         """Whether its target can take it now. If not, it waits: for a moment in its place, or where it takes none."""
@@ -253,7 +253,7 @@ class Slots:
             attempt.is_cancelled = True
             self._finish(attempt, Outcome(Result.CANCELLED, error="cancelled before it started"))
         elif confirmed.state is State.RUNNING:
-            self._start(attempt)
+            self._start(attempt, is_late=True)
         else:
             self._forget(attempt)
 
