@@ -62,6 +62,7 @@ LARGE = 10_000_000
 PAGE = 100
 CONNECTIONS = 100
 
+_FROM_MEMORY = "reads of a job"
 _FIRST_FIRES = """
 select extract(epoch from started_at - slot)::float8 as lateness
 from executions
@@ -84,6 +85,9 @@ class Plan:
     """How often each wave is staged: the one that cost least counts."""
     reads: int = 1000
     read_rate: int = 100
+    turns: int = 3
+    """How often reads from memory are measured: the turn with the lowest p99 counts, on every rung. The p99 of ten seconds is
+    ten calls, and whatever else the machine did."""
     pages: int = 400
     page_rate: int = 20
     """Of each kind of page."""
@@ -216,18 +220,20 @@ async def _answers(
         await until_up(database, ground.workers)
         asked: dict[str, Callable[[int], Awaitable[object]]] = {
             "first reads of a job": _read(api, cold),
-            "reads of a job": _read(api, warm),
+            _FROM_MEMORY: _read(api, warm),
             **{what: _page(api, query) for what, query in pages_of(count).items()},
         }
         found: dict[str, dict[str, float]] = {}
         for what, act in asked.items():
             is_page = "page" in what
-            if what == "reads of a job":
+            if what == _FROM_MEMORY:
                 await into_memory(url)
             for number in range(plan.warm_up):
                 await act(number)
             rate, calls = (plan.page_rate, plan.pages) if is_page else (plan.read_rate, plan.reads)
-            found[what] = in_ms(await open_loop(act, rate=rate, count=calls))
+            turns = plan.turns if what == _FROM_MEMORY else 1
+            measured = [in_ms(await open_loop(act, rate=rate, count=calls)) for _ in range(turns)]
+            found[what] = min(measured, key=lambda turn: turn["p99"])
             progress(len(found), len(asked) + 1)
         found |= await _new_jobs(plan, database, api, count)
         began = time.perf_counter()
