@@ -109,12 +109,20 @@ async def _run(settings: Settings, embedded: EmbeddedPostgres | None, say: Say) 
     group = Group(children, drain)
     services.append(group)
     announcing = asyncio.create_task(_announce(settings, children, embedded, say), name="banner")
+
+    def end_at_once() -> None:
+        # The roles too: without their database they would wait in vain to write down what they know.
+        for child in children:
+            child.kill()
+        if embedded is not None:
+            embedded.abandon()
+
     try:
         await run_services(
             services,
             stop=stop,
             on_stop=lambda why: say(f"\nStopping ({why}): draining …"),
-            on_abort=None if embedded is None else embedded.abandon,
+            on_abort=end_at_once,
         )
     finally:
         announcing.cancel()

@@ -154,7 +154,9 @@ def _measure(
         task = asyncio.current_task()
         assert task is not None
         # As Ctrl-C does it: else what was started would go on without us.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM, lambda: task.cancelling() or task.cancel()
+        )
         return await run()
 
     try:

@@ -126,9 +126,13 @@ class EmbeddedPostgres:
 
     def abandon(self) -> None:
         """Tell the server to end at once and do not wait: the process is about to exit. Nothing committed is lost."""
-        if self._lock is not None and (postmaster := self._postmaster()) is not None:
+        if self._lock is None:
+            return
+        if (postmaster := self._postmaster()) is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(postmaster.pid, _SIGNALS["immediate"])
+        elif self._child is not None:
+            self._child.send_signal(_SIGNALS["immediate"])  # it has not written its file yet
 
     def _start(self) -> str:
         account = Account.of_server()

@@ -79,6 +79,7 @@ class Slots:
         self._attempts: set[Attempt] = set()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self.save: Callable[[Call, str], Awaitable[None]] = lambda call, checkpoint: Done()
@@ -156,7 +157,8 @@ class Slots:
         return held
 
     def ask_to_stop(self) -> None:
-        """Let running attempts know that they should end."""
+        """Let running attempts know that they should end, and those that are about to take their first step."""
+        self._is_stopping = True
         for attempt in self._attempts:
             if attempt.signals is not None:
                 attempt.signals.cancelled.set()
@@ -317,7 +319,7 @@ class Slots:
             cancel_grace=self._settings.cancel_grace,
             deadlines=self._deadlines,
         )
-        if attempt.is_cancelled:
+        if attempt.is_cancelled or self._is_stopping:
             # In the moment between its instant and its first step.
             signals.cancelled.set()
         return signals
