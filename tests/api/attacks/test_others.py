@@ -255,7 +255,8 @@ async def test_no_list_tells_of_another_tenant(fortress: Fortress, estate: Estat
     ours = await fortress.key("ours")
     replies = {path: await ours.call("GET", path) for path in LISTS}
     assert {path: reply.status for path, reply in replies.items() if reply.status != 200} == {}
-    secrets = ("secret", *estate.ids.values())
+    # A full hour is nobody's: a forecast that is asked for just before one names it too.
+    secrets = ("secret", *(told for place, told in estate.ids.items() if place != "{slot}"))
     assert {
         path: told for path, reply in replies.items() for told in secrets if told.encode() in reply.body
     } == {}
