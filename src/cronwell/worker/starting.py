@@ -18,8 +18,8 @@ Run = Coroutine[Any, Any, None]
 
 AT_A_TIME = 50
 """First steps in one turn of the loop, of attempts that are late anyway. In between, the next claim and what has ended are sent
-off, so that the database works while attempts are run: one worker drained 21 k executions/s, and 17 k with all of a claim in one
-turn (November 2026). Those whose instant it is start before anything else is done."""
+off, so that the database works while attempts are run: one worker drained 24.9 and 24.8 k executions/s, and 23.4 k twice with all
+of a claim in one turn (November 2026). Those whose instant it is start before anything else is done."""
 
 
 class Startable(Protocol):
