@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from bench.peers.figures import Figures, figures_of
 from bench.peers.ground import PostgresServer
@@ -17,16 +18,22 @@ from cronwell.bench.facts import facts_of
 from cronwell.bench.fleet import Server, fleet, scratch
 from cronwell.bench.ground import Ground
 from cronwell.bench.limit import measure_limit
-from cronwell.bench.load import Load, register
+from cronwell.bench.load import TENANT, Load, register
 from cronwell.bench.measure import PATIENCE, measure_drain, until_done, until_up
 from cronwell.config import Settings
+from cronwell.model.execution import ExecutionKey, Kind
+from cronwell.model.planning import PRIORITIES
 from cronwell.runtime.postgres import Database
+from cronwell.store.port import NewExecution
+from cronwell.store.postgres.store import PostgresStore
 
 Progress = Callable[[int, int], None]
 CONFIGURATION = (
-    "One scheduler and a worker process for each core, defaults. Its drain begins with staged executions, as the peers' begins"
-    " with jobs that are enqueued; every execution is kept as history."
+    "One scheduler and a worker process for each core, defaults. What peers call a job, a run of a function that workers know,"
+    " is here an execution of a job: its drain is of one job that was triggered so many times. Every execution is kept as history."
 )
+
+TRIGGERED_AT_ONCE = 1000
 
 _STAGED = "select count(*) from executions"
 _STARTS = """
@@ -53,35 +60,42 @@ class Own:
 
     async def run(self, task: Task, progress: Progress) -> tuple[Task, Figures]:
         """Run the work and read from the store what came of it."""
-        note = await self._from_registered(task, progress) if task.work == "drain" else ""
+        if task.work == "drain":
+            return task, await self._drain(task, progress)
         async with scratch(self.server.url) as (database, url):
-            if task.work == "drain":
-                await self._drain(task, database, url, progress)
-            else:
-                task = await self._run_timed(task, database, url, progress)
+            task = await self._run_timed(task, database, url, progress)
             report, ended_at = await _read(database)
-        return task, figures_of(task, report, ended_at, note)
+        return task, figures_of(task, report, ended_at)
 
-    async def _from_registered(self, task: Task, progress: Progress) -> str:
-        """Drain jobs that are registered and have to be staged first, and tell how fast that was."""
+    async def _drain(self, task: Task, progress: Progress) -> Figures:
+        """Drain one job that was triggered; beside it, as a note, jobs that run once each, staged and not yet staged."""
+        registered = await self._from_registered(task, progress)
+        staged = figures_of(task, *await self._drain_of(_stage, task, progress)).per_second
+        note = f"of as many jobs that run once each: {staged:,.0f}/s, and {registered:,.0f}/s where they are staged meanwhile"
+        return figures_of(task, *await self._drain_of(_trigger, task, progress), note)
+
+    async def _from_registered(self, task: Task, progress: Progress) -> float:
+        """Drain jobs that are registered and have to be staged first; how many a second."""
         ground = Ground(
             _patient(Settings()), Server(self.server.url, self.server.pid), lambda title: progress,
             task.cores, 0.0, {},
         )  # fmt: skip
         async with scratch(self.server.url) as (database, url):
             drained = await measure_drain(ground, database, url, count=task.jobs, progress=progress)
-        return f"{drained.per_second:,.0f}/s from registered jobs, which are staged first"
+        return drained.per_second
 
-    async def _drain(self, task: Task, database: Database, url: str, progress: Progress) -> None:
-        """Stage everything and let it come due, as if it were enqueued; then start the workers."""
+    async def _drain_of(
+        self, fill: Callable[[Database, int], Awaitable[None]], task: Task, progress: Progress
+    ) -> tuple[Report, float | None]:
+        """Have everything due before the workers start, as the peers' jobs are enqueued before theirs."""
         settings = _patient(Settings())
-        async with fleet(settings, url, workers=0) as _:
-            await until_up(database, 0)
-            due = datetime.fromtimestamp(int(time.time() + 5 + task.jobs / 4000), UTC)
-            await register(database, Load(task.jobs, due, spread=timedelta(milliseconds=1)))
-            await _until_staged(database, task.jobs, due)
-            async with fleet(settings, url, schedulers=0, workers=task.cores) as _:
-                await until_done(database, task.jobs, progress)
+        async with scratch(self.server.url) as (database, url):
+            async with fleet(settings, url, workers=0) as _:
+                await until_up(database, 0)
+                await fill(database, task.jobs)
+                async with fleet(settings, url, schedulers=0, workers=task.cores) as _:
+                    await until_done(database, task.jobs, progress)
+            return await _read(database)
 
     async def _run_timed(self, task: Task, database: Database, url: str, progress: Progress) -> Task:
         async with fleet(_patient(Settings()), url, workers=task.cores) as _:
@@ -109,13 +123,45 @@ def _patient(settings: Settings) -> Settings:
     return dataclasses.replace(settings, scheduler=scheduler)
 
 
-async def _until_staged(database: Database, jobs: int, due: datetime) -> None:
+async def _stage(database: Database, jobs: int) -> None:
+    """Register jobs that run once each, and wait until all are staged and due."""
+    due = datetime.fromtimestamp(int(time.time() + 5 + jobs / 4000), UTC)
+    await register(database, Load(jobs, due, spread=timedelta(milliseconds=1)))
     deadline = due.timestamp() + 60
     while (now := time.time()) < deadline:
         if now > due.timestamp() + 1 and await database.fetchval(_STAGED) == jobs:
             return
         await asyncio.sleep(0.2)
     raise TimeoutError(f"not all of {jobs} jobs were staged")
+
+
+async def _trigger(database: Database, times: int) -> None:
+    """Register one job and trigger it so many times, a microsecond apart, with the statement that triggers go by."""
+    store, now = PostgresStore(database), datetime.now(UTC)
+    await register(database, Load(1, now + timedelta(days=1)))
+    job_id: UUID = await database.fetchval("select id from jobs")
+    for first in range(0, times, TRIGGERED_AT_ONCE):
+        slots = [
+            now - timedelta(microseconds=times - number)
+            for number in range(first, min(first + TRIGGERED_AT_ONCE, times))
+        ]
+        async with store.transaction() as transaction:
+            await transaction.insert_executions([_triggered(job_id, slot) for slot in slots])
+    await database.execute("analyze executions")
+
+
+def _triggered(job_id: UUID, slot: datetime) -> NewExecution:
+    return NewExecution(
+        tenant_id=TENANT,
+        key=ExecutionKey(job_id, Kind.MANUAL, slot),
+        ready_at=slot,
+        revision=1,
+        priority=PRIORITIES["normal"],
+        running_limit=None,
+        pool="default",
+        payload=None,
+        reason="triggered",
+    )
 
 
 async def _until_recorded(database: Database, first: datetime, end: datetime) -> None:

@@ -126,7 +126,7 @@ class WorkerSettings:
     pools: tuple[str, ...] = setting(("default",), "pools whose executions this worker takes")
     concurrency: int = setting(2000, "attempts running at once in one worker process", least=1)
     threads: int = setting(32, "threads for handlers that are plain functions, in one worker process")
-    claim_batch: int = setting(500, "executions claimed in one statement", least=1)
+    claim_batch: int = setting(1000, "executions claimed in one statement", least=1)
     lease: timedelta = setting(
         timedelta(seconds=30), "a worker silent for longer is lost; its work is retried", least=_A_MOMENT
     )

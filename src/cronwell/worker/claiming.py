@@ -67,7 +67,9 @@ class Claiming:
             store, clock, lease, self._reach, self._queues, self._blocked, ahead=settings.pre_claim
         )
         self._has_more = False
-        """The last round was filled to the last place, so there is no need to look whether anything is due."""
+        """The last round was filled to the last place."""
+        self._tiers: set[Tier] = set()
+        self._seen_at = 0.0
         self._is_uncertain = False
         self._claimed_at = 0.0
         self.wants_room = False
@@ -84,8 +86,8 @@ class Claiming:
         if self._is_uncertain:
             await self._return_strays()
         self._reach.begin_round()
-        tiers = None if self._has_more else await self._due()
-        if tiers is not None and not tiers and not self._reach.is_short:
+        tiers = await self._due()
+        if not tiers and not self._reach.is_short:
             return self._settings.poll
         try:
             self._has_more = await self._claim(tiers)
@@ -110,21 +112,27 @@ class Claiming:
         return self._claimed_at + GATHER.total_seconds() - time.monotonic()
 
     async def _due(self) -> set[Tier]:
-        """Where something is due: a worker that has nothing to do asks one thing, and not each queue.
+        """Where something is due: a worker asks one thing, and not each queue, of which most have nothing.
 
-        What waits at gates is not asked for where that would be a long way: it is looked for as often as that pays.
+        While there is more than it can take it asks no more often than GATHER: an empty queue takes 0.25 ms of PostgreSQL's time to
+        be claimed from, and half a millisecond in all (November 2026). What waits at gates is not asked for where that would be a
+        long way: it is looked for as often as that pays.
         """
+        asked = time.monotonic()
+        if self._has_more and asked < self._seen_at + GATHER.total_seconds():
+            return self._tiers
         now = self._clock.now()
         since = {queue.tier: queue.frontier.since(now) for queue in self._queues}
         if not self._reach.is_short:
             since |= {(pool, tier): EVER for pool in self._settings.pools for tier in GATED_TIERS}
         began = time.perf_counter()
-        tiers = await self._store.due_tiers(since, now + self._settings.pre_claim)
+        self._tiers = await self._store.due_tiers(since, now + self._settings.pre_claim)
+        self._seen_at = asked
         self._reach.note(time.perf_counter() - began)
-        return tiers
+        return self._tiers
 
-    async def _claim(self, tiers: Collection[Tier] | None) -> bool:
-        """Claim from these tiers, or from all, and tell whether there may be more."""
+    async def _claim(self, tiers: Collection[Tier]) -> bool:
+        """Claim from these tiers, and tell whether there may be more."""
         has_more, ahead = False, self._settings.pre_claim
         if self._is_crowded and (share := self._gated_share.allot(self._room)):
             # What waits at gates comes last, and would not come at all.
@@ -134,7 +142,7 @@ class Claiming:
                 await elders.claim(self._room, self._claim_aged)
             for priority, queue in enumerate(queues):
                 tail = self.behind.tails[queue.tier]
-                if tiers is not None and queue.tier not in tiers and not tail.found:
+                if queue.tier not in tiers and not tail.found:
                     continue
                 if tail.found and self._room > 0:
                     await self._claim_from(tail, self._room, ahead)
@@ -150,7 +158,7 @@ class Claiming:
         self._is_crowded = wanted <= 0
         if wanted <= 0:
             return True
-        if tiers is not None and not self._reach.is_short and all(tier in PRIORITIES for _, tier in tiers):
+        if not self._reach.is_short and all(tier in PRIORITIES for _, tier in tiers):
             return has_more
         return len(await self._claim_from(self._gated, wanted, ahead)) == wanted or has_more
 

@@ -78,7 +78,7 @@ returning r.place, e.state
 -- name: succeed
 -- What `complete` does, for attempts of one worker and one kind that succeeded and have nothing to say: half of its columns
 -- are spared, and the places of those that were recorded come back as one array. Times are microseconds since 1970: a client
--- writes them in a third of the time that it takes for a timestamp.
+-- writes them in a third of the time that it takes for a timestamp. Tenants, jobs and fences that are all the same are sent once.
 with recorded as (
     update executions as e
     set state = 'succeeded', started_at = timestamptz 'epoch' + r.started_at * interval '1 microsecond',
@@ -86,7 +86,15 @@ with recorded as (
         output = null, output_truncated = false, worker = $8, callback_until = null
     from (
         -- The kind as a column: a plan from a time without executions would read all of that kind.
-        select *, timestamptz 'epoch' + at * interval '1 microsecond' as slot, $3::execution_kind as kind
+        select
+            coalesce(tenant_id, ($1::integer[])[1]) as tenant_id,
+            coalesce(job_id, ($2::uuid[])[1]) as job_id,
+            $3::execution_kind as kind,
+            timestamptz 'epoch' + at * interval '1 microsecond' as slot,
+            coalesce(fence, ($5::bigint[])[1]) as fence,
+            started_at,
+            finished_at,
+            place
         from unnest($1::integer[], $2::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
             with ordinality as given (tenant_id, job_id, at, fence, started_at, finished_at, place)
         offset 0
