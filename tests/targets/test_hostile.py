@@ -14,7 +14,7 @@ from cronwell.targets import stopping
 from cronwell.targets.client import _is_address
 from cronwell.targets.driving import drive
 from cronwell.targets.egress import Egress
-from cronwell.targets.exchange import Answer, Connection, Trouble
+from cronwell.targets.exchange import Answer, Connection, Outbox, Trouble
 from cronwell.targets.http import _read_date
 from cronwell.targets.port import END, Outcome
 from cronwell.targets.registry import Context
@@ -43,7 +43,7 @@ class _Sink:
 async def test_trailers_and_extensions_without_an_end_are_not_gathered(endless: bytes) -> None:
     connection = Connection("there")
     connection.connection_made(_Sink())  # type: ignore[arg-type]  # as much of a transport as it needs
-    done = connection.ask(b"", Answer(10, 1000), asyncio.get_running_loop())
+    done = connection.ask(b"", Answer(10, 1000), Outbox(asyncio.get_running_loop()))
     connection.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + endless)
     for _ in range(20):
         connection.data_received(b"x" * 10_000)

@@ -21,7 +21,7 @@ from aiohttp.abc import AbstractResolver
 
 from cronwell import config, durations
 from cronwell.targets.egress import Egress
-from cronwell.targets.exchange import Answer, Connection, Trouble
+from cronwell.targets.exchange import Answer, Connection, Outbox, Trouble
 from cronwell.targets.places import Places
 
 # Below the five seconds after which common servers (Node, uvicorn) close an idle connection: a request that
@@ -81,6 +81,7 @@ class Client:
         self._resolver = resolver
         self._tls = tls
         self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox(self._loop)
         self._places = Places(settings.connections)
         self._pools: dict[Origin, _Pool] = {}
         self._idle: dict[Connection, tuple[Origin, _Pool]] = {}
@@ -107,8 +108,10 @@ class Client:
                     await self._places.wait()
                 try:
                     connection = self._take(pool) or await self._connect(origin)
+                    answered = connection.ask(request, answer, self._outbox)
+                    del request
                     try:
-                        await connection.ask(request, answer, self._loop)
+                        await answered
                     except BaseException:
                         connection.close()
                         raise

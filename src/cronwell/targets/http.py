@@ -76,7 +76,10 @@ class HttpRunner:
                 timestamp = int(self._clock.now().timestamp())
                 origin, request = delivery.build(call, target, timestamp, self._public_url)
                 answer = Answer(self._output_limit, self._settings.response_limit)
-                await client.send(origin, request, answer)
+                sending = client.send(origin, request, answer)
+                # Of thousands that wait for their answers none keeps what it has sent: the next one is built in its place.
+                del request
+                await sending
                 outcome = self._judge(answer, target)
             except Exception as error:  # noqa: BLE001  the port promises an outcome for whatever a client raises
                 outcome = _describe(error)

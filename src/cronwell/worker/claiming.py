@@ -72,6 +72,8 @@ class Claiming:
         self._seen_at = 0.0
         self._is_uncertain = False
         self._claimed_at = 0.0
+        self._is_behind = False
+        """What was claimed last should have started already."""
         self.wants_room = False
         """There may be more than there were places for: whoever frees one should say so."""
 
@@ -128,7 +130,9 @@ class Claiming:
         began = time.perf_counter()
         self._tiers = await self._store.due_tiers(since, now + self._settings.pre_claim)
         self._seen_at = asked
-        self._reach.note(time.perf_counter() - began)
+        if not self._has_more:
+            # A worker that is busy waits for everything, and says nothing of the way that this one went.
+            self._reach.note(time.perf_counter() - began)
         return self._tiers
 
     async def _claim(self, tiers: Collection[Tier]) -> bool:
@@ -164,7 +168,9 @@ class Claiming:
 
     @property
     def _room(self) -> int:
-        return min(self._slots.free, self._settings.claim_batch)
+        """How many to claim. Of what is yet to come only half as many: other workers, on other cores, start the rest."""
+        most = self._settings.claim_batch
+        return min(self._slots.free, most if self._is_behind else max(most // 2, 1))
 
     async def _claim_aged(self, queue: Queue, wanted: int, age: timedelta) -> int:
         return len(await self._claim_from(queue, wanted, -age))
@@ -179,6 +185,7 @@ class Claiming:
         if isinstance(queue, Queue):
             self._reach.note(took, queue.tier, claimed=len(claims))
         if claims:
+            self._is_behind = claims[-1].ready_at <= now
             telemetry.claimed(count=len(claims), took=timedelta(seconds=took))
             jobs = await self._catalog.look_up(claims)
             await tell_upstreams(self._store, claims)
