@@ -74,6 +74,8 @@ class Claiming:
         self._claimed_at = 0.0
         self._is_behind = False
         """What was claimed last should have started already."""
+        self._herd_at: datetime | None = None
+        """The one instant of all that was claimed last, if it was one."""
         self.wants_room = False
         """There may be more than there were places for: whoever frees one should say so."""
 
@@ -99,7 +101,7 @@ class Claiming:
             raise
         if self._has_more:
             self.wants_room = self._slots.free <= 0
-            return self._settings.poll if self.wants_room else timedelta()
+            return self._settings.poll if self.wants_room else self._left_to_others
         await self._blocked.settle()
         return min(self._gated.retry_in or self._settings.poll, self._settings.poll)
 
@@ -168,9 +170,18 @@ class Claiming:
 
     @property
     def _room(self) -> int:
-        """How many to claim. Of what is yet to come only half as many: other workers, on other cores, start the rest."""
+        """How many to claim: of what is yet to come only half as many, for others to have some of it."""
         most = self._settings.claim_batch
         return min(self._slots.free, most if self._is_behind else max(most // 2, 1))
+
+    @property
+    def _left_to_others(self) -> timedelta:
+        """How long to let other workers, on other cores, claim of a herd whose instant is yet to come: until each has looked for
+        work, and while there is time left for as long again. Whoever has all of it starts it in twice the time."""
+        if self._herd_at is None:
+            return timedelta()
+        ahead = self._herd_at - self._clock.now()
+        return max(min(self._settings.poll, ahead - self._settings.poll), timedelta())
 
     async def _claim_aged(self, queue: Queue, wanted: int, age: timedelta) -> int:
         return len(await self._claim_from(queue, wanted, -age))
@@ -185,7 +196,9 @@ class Claiming:
         if isinstance(queue, Queue):
             self._reach.note(took, queue.tier, claimed=len(claims))
         if claims:
-            self._is_behind = claims[-1].ready_at <= now
+            last = claims[-1].ready_at
+            self._is_behind = last <= now
+            self._herd_at = last if last == claims[0].ready_at else None
             telemetry.claimed(count=len(claims), took=timedelta(seconds=took))
             jobs = await self._catalog.look_up(claims)
             await tell_upstreams(self._store, claims)
