@@ -109,7 +109,7 @@ def checked(raw: Any) -> bool:
 
 def timed(raw: Any) -> tuple[bool, float]:
     """With its processor time; a process of many tests may stop for its garbage in the midst of one of three, but not of all."""
-    least = inf
+    is_read, least = False, inf
     for _ in range(3):
         begun = time.process_time()
         is_read = checked(raw)
