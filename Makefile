@@ -9,6 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+PEERS ?=
 # Extra arguments of pytest, e.g. `make unit T="tests/model -k wheel"`.
 T ?=
 
@@ -78,8 +79,10 @@ fmt: $(VENV)/.dev ## Format, and mend what lint can mend
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-bench: $(VENV)/.dev ## Measure every row, with JSON and plots into docs/evidence (options: ARGS="--quick")
-	@exec $(BIN)/cronwell bench all --output docs/evidence/performance.json --plots docs/evidence $(ARGS)
+# The limit is that of a million executions: of fewer, whose indexes are small, it is a quarter higher, and no rate that lasts.
+bench: $(VENV)/.dev ## Measure every row and then every peer, with JSON and plots into docs/evidence: two hours (options: ARGS="--quick" PEERS="--peers none")
+	@$(BIN)/cronwell bench all --limit-executions 1000000 --output docs/evidence/performance.json --plots docs/evidence $(ARGS)
+	@$(BIN)/python -m bench.peers.run --patience 40 --output docs/evidence/peers.json $(PEERS)
 
 peers: $(VENV)/.run ## Run the same work by Cronwell and by its peers (options: ARGS="--peers river --size jobs=5000")
 	@exec $(BIN)/python -m bench.peers.run $(ARGS)

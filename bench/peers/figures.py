@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bench.peers.protocol import Report, Task
@@ -25,6 +25,8 @@ class Figures:
     per_second: float | None = None
     lateness_ms: dict[str, float] = field(default_factory=dict)
     note: str = ""
+    rounds: Sequence[float] = ()
+    """Of a drain that was run several times: the rate of each, of which `per_second` is the middle one."""
 
     @property
     def missed(self) -> int:
@@ -61,6 +63,18 @@ def drained(task: Task, report: Report, ended_at: float | None, note: str = "") 
         again=len(report.starts) - started,
         per_second=started / took if took > 0 else None,
         note=note,
+    )
+
+
+def middle_of(rounds: Sequence[Figures]) -> Figures:
+    """The drain with the middle rate of several, and the rates of all; what any of them missed or ran again counts."""
+    ordered = sorted(rounds, key=lambda each: each.per_second or 0.0)
+    return replace(
+        ordered[(len(ordered) - 1) // 2],
+        started=min(each.started for each in rounds),
+        again=max(each.again for each in rounds),
+        note="; ".join(dict.fromkeys(each.note for each in rounds if each.note)),
+        rounds=[each.per_second or 0.0 for each in rounds] if len(rounds) > 1 else (),
     )
 
 

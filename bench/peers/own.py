@@ -61,24 +61,23 @@ class Own:
     async def run(self, task: Task, progress: Progress) -> tuple[Task, Figures]:
         """Run the work and read from the store what came of it."""
         if task.work == "drain":
-            return task, await self._drain(task, progress)
+            return task, figures_of(task, *await self._drain_of(_trigger, task, progress))
         async with scratch(self.server.url) as (database, url):
             task = await self._run_timed(task, database, url, progress)
             report, ended_at = await _read(database)
         return task, figures_of(task, report, ended_at)
 
-    async def _drain(self, task: Task, progress: Progress) -> Figures:
-        """Drain one job that was triggered; beside it, as a note, jobs that run once each, staged and not yet staged."""
+    async def note(self, task: Task, progress: Progress) -> str:
+        """What stands beside a drain of one job that was triggered: jobs that run once each, staged and not yet staged."""
         registered = await self._from_registered(task, progress)
         staged = figures_of(task, *await self._drain_of(_stage, task, progress)).per_second
-        note = f"of as many jobs that run once each: {staged:,.0f}/s, and {registered:,.0f}/s where they are staged meanwhile"
-        return figures_of(task, *await self._drain_of(_trigger, task, progress), note)
+        return f"of as many jobs that run once each: {staged:,.0f}/s, and {registered:,.0f}/s where they are staged meanwhile"
 
     async def _from_registered(self, task: Task, progress: Progress) -> float:
         """Drain jobs that are registered and have to be staged first; how many a second."""
         ground = Ground(
             _patient(Settings()), Server(self.server.url, self.server.pid), lambda title: progress,
-            task.cores, 0.0, {},
+            task.cores, 0, {},
         )  # fmt: skip
         async with scratch(self.server.url) as (database, url):
             drained = await measure_drain(ground, database, url, count=task.jobs, progress=progress)

@@ -63,7 +63,8 @@ def _cells(work: str, entry: Entry, own: Figures | None, width: int) -> list[str
             f"{found.lateness_ms[at]:,.1f}" if found.lateness_ms else "-" for at in ("p50", "p99", "max")
         ]
     times = None if own is None or entry.who == OWN else multiple(own, found)
-    remarks = [found.note] if found.note else []
+    remarks = [f"of {', '.join(f'{each:,.0f}' for each in found.rounds)}"] if found.rounds else []
+    remarks += [found.note] if found.note else []
     if found.again:
         remarks.append(f"{found.again:,} started again")
     if entry.task is not None and work == "recurring" and entry.task.period != 1:

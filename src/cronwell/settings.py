@@ -99,7 +99,7 @@ class SchedulerSettings:
     tick: timedelta = setting(
         timedelta(seconds=1), "longest wait between two looks for slots to stage", least=_A_MOMENT
     )
-    batch: int = setting(2000, "jobs staged in one transaction", least=1)
+    batch: int = setting(2000, "jobs staged in one transaction, at the most", least=1)
     lease: timedelta = setting(
         timedelta(seconds=4),
         "a scheduler silent for longer is taken for dead; others do its duties",

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bench.peers import catalogue
-from bench.peers.figures import Figures, drained, figures_of, kept_up, lateness, multiple, recurred
+from bench.peers.figures import Figures, drained, figures_of, kept_up, lateness, middle_of, multiple, recurred
 from bench.peers.protocol import WORKS, Done, Misspoken, Ready, Report, Task, merge, parse
-from bench.peers.run import main, task_of
+from bench.peers.run import Entrant, compare, main, task_of
 from bench.peers.table import OWN, Entry, report_of, table_of
 
 DRAIN = Task("drain", jobs=4)
@@ -72,6 +72,38 @@ def test_what_a_drain_starts_again_does_not_make_it_faster() -> None:
 def test_a_drain_in_which_nothing_started_has_missed_everything() -> None:
     found = drained(DRAIN, Report([]), ended_at=None)
     assert (found.per_second, found.missed) == (0.0, 4)
+
+
+def test_of_several_drains_the_middle_one_counts_and_no_miss_is_lost() -> None:
+    rounds = [
+        Figures(4, 4, per_second=30.0),
+        Figures(4, 3, per_second=10.0, note="stopped when patience ran out"),
+        Figures(4, 4, again=1, per_second=20.0),
+    ]
+    found = middle_of(rounds)
+    assert (found.per_second, found.rounds) == (20.0, [30.0, 10.0, 20.0])
+    assert (found.missed, found.again, found.note) == (1, 1, "stopped when patience ran out")
+    assert middle_of(rounds[:1]) == rounds[0]
+
+
+async def test_drains_that_are_soon_over_are_run_in_rounds_forth_and_back() -> None:
+    ran: list[str] = []
+
+    def entrant(who: str, per_second: float) -> Entrant:
+        async def run(task: Task) -> Entry:
+            ran.append(who)
+            return Entry(who, "1", Figures(task.jobs, task.jobs, per_second=per_second + len(ran)))
+
+        return Entrant(who, run)
+
+    entrants = [entrant("quick", 100.0), entrant("slow", -1.9), entrant("quicker", 200.0)]
+    known = [entries async for entries in compare(DRAIN, entrants, 3) if entries]
+    assert ran == ["quick", "slow", "quicker", "quicker", "quick", "quick", "quicker"]
+    assert [len(entries) for entries in known] == [1, 2, 3, 3, 3, 3, 3]
+    quick, slow, quicker = known[-1]
+    assert [len(each.figures.rounds) for each in (quick, slow, quicker) if each.figures] == [3, 0, 3]
+    ran.clear()
+    assert len([entries async for entries in compare(STEADY, entrants, 3)]) == len(ran) == 3
 
 
 def test_a_steady_rate_is_judged_by_every_job_against_the_moment_it_was_due() -> None:

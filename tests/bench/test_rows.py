@@ -10,7 +10,7 @@ import pytest
 
 from cronwell.bench.cost import Reading
 from cronwell.bench.fleet import free_ports
-from cronwell.bench.rows import ROWS, create, scale
+from cronwell.bench.rows import ROWS, create, scale, steady
 from cronwell.bench.rows.scale import Plan, Rung
 from cronwell.bench.waves import Meters, Staged, Wave, least_of, metric, staged_of, stretch_of
 from cronwell.bench.web import growth, in_ms, open_loop
@@ -170,3 +170,11 @@ def test_ports_in_a_row_are_free() -> None:
 
 def test_the_help_names_every_row() -> None:
     assert tuple(ROWS) == bench.NAMES
+
+
+def test_a_steady_rate_is_a_share_of_a_high_limit() -> None:
+    plan = steady.Plan(rate=1000, share=0.5)
+    assert steady.rate_of(plan, 1500.0) == 1000
+    # Enough to be the share also where a hundredth of it is not done in time.
+    assert steady.rate_of(plan, 4000.0) == 2100
+    assert steady.rate_of(steady.QUICK, 50_000.0) == steady.QUICK.rate

@@ -9,7 +9,7 @@ import pytest
 from cronwell.bench.cost import Cost
 from cronwell.bench.measure import Outcome
 from cronwell.bench.row import Check
-from cronwell.bench.rows.soak import Plan, Sample, Window, checks
+from cronwell.bench.rows.soak import INDEXES, Plan, Sample, Window, checks
 
 START = datetime(2026, 5, 5, tzinfo=UTC)
 PLAN = Plan(rate=100, seconds=40, snapshot_seconds=20)
@@ -18,7 +18,7 @@ RESULT = Outcome(START, 4000, 4000, 40.0, [], [], Cost({}, 0, 0))
 
 
 def sample(second: float, mib: float = 50.0, dead: float = 50_000.0) -> Sample:
-    names = ("executions", "cursors", "workers")
+    names = ("executions", INDEXES, "cursors", "workers")
     return Sample(
         START + timedelta(seconds=second), dict.fromkeys(names, mib), dict.fromkeys(names, dead), 1.0
     )
@@ -76,6 +76,11 @@ def test_a_table_that_doubles_after_the_first_snapshot_went_falls_short(table: s
     assert check(f"{table}, size", samples=doubled).measured == pytest.approx(2)
     assert not check(f"{table}, size", samples=doubled).is_met
     assert not check(f"{table}, dead", samples=(sample(20), sample(30, dead=100_000.0))).is_met
+
+
+def test_indexes_may_grow_as_the_rows_do_and_no_more() -> None:
+    assert check(INDEXES, samples=(sample(20), sample(40, mib=100.0))).is_met
+    assert not check(INDEXES, samples=(sample(20), sample(40, mib=101.0))).is_met
 
 
 def test_what_piles_up_behind_the_first_snapshot_counts_against_nobody() -> None:

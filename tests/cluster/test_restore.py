@@ -163,8 +163,8 @@ async def test_a_restore_to_a_moment_runs_what_came_after_it_by_policy_under_the
         await until(lambda: any(d.slot > gone_on.timestamp() for d in here.of("all")), within=30)
         assert here.of("once")
         await asyncio.to_thread(here.backups.until_archived)
-        await asyncio.to_thread(here.backups.server.kill)
         lost_at = time.time()
+        await asyncio.to_thread(here.backups.server.kill)
         here.kill("scheduler", "worker")
         before = list(here.receiver.deliveries)
 
@@ -272,7 +272,8 @@ async def _check_what_the_living_tell(here: Scene, at: datetime, lost_at: float)
     [told] = here.events("api", words)
     assert told["event"] == "another database server answers, and commits are lost"
     lost = lost_at - at.timestamp()
-    assert lost - 1 < told["window_s"] < lost + 3
+    # It looks once a second, on a machine that has other things to do.
+    assert lost - 1.5 < told["window_s"] < lost + 3
 
 
 async def _check_policies(

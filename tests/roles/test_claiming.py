@@ -31,8 +31,8 @@ def noting(house: House) -> Noting:
     return store
 
 
-async def fill(house: House, count: int, *, ahead: timedelta) -> None:
-    """Have so many executions of one job be ready at one moment, so long from now."""
+async def fill(house: House, count: int, *, ahead: timedelta, apart: timedelta = TICK * 0) -> None:
+    """Have so many executions of one job be ready at one moment, or one after the other, from so long from now on."""
 
     @house.registry.add
     async def work() -> None: ...
@@ -41,7 +41,8 @@ async def fill(house: House, count: int, *, ahead: timedelta) -> None:
     ready_at = house.clock.now() + ahead
     asked = [
         NewExecution(
-            TENANT, ExecutionKey(job, Kind.MANUAL, ready_at + n * TICK), ready_at, 1, 1, None, "default", None, None
+            TENANT, ExecutionKey(job, Kind.MANUAL, ready_at + n * TICK), ready_at + n * apart, 1, 1, None, "default",
+            None, None,
         )
         for n in range(count)
     ]  # fmt: skip
@@ -93,3 +94,15 @@ async def test_a_busy_worker_claims_from_no_queue_in_which_nothing_is_due(house:
         await until_all_ended(house, 100)
     assert {priority for priority, _ in store.asked} == {1}
     assert len(store.asked) >= 10
+
+
+async def test_a_worker_that_holds_enough_waits_until_some_places_are_free(house: House) -> None:
+    await fill(house, 60, ahead=SECOND, apart=SECOND * 0.03)
+    async with house.working(concurrency=20, pre_claim=3 * SECOND):
+        await until_all_ended(house, 60)
+    taken = Counter(each.claimed_at for each in await house.history())
+    # One would be free every 30 ms, and five every 150.
+    assert len(taken) <= 20
+    assert all(
+        each.started_at - each.ready_at < SECOND / 5 for each in await house.history() if each.started_at
+    )

@@ -15,6 +15,7 @@ from cronwell.control.scheduling import move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import ManualClock
+from cronwell.scheduler.staging import SLOTS, jobs_for_next
 from tests.support.house import CALLER, SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
@@ -55,6 +56,32 @@ async def test_many_schedulers_at_once_stage_each_slot_once(still_house: House, 
         slots = [each.key.slot for each in await still_house.history(job)]
         assert slots == [NOON + MINUTE * n for n in range(1, len(slots) + 1)]
         assert len(slots) >= 6
+
+
+async def test_jobs_with_many_slots_are_staged_fewer_at_a_time(
+    still_house: House, clock: ManualClock
+) -> None:
+    jobs = [await still_house.create(f"job-{n}", schedule="every 1s") for n in range(150)]
+    await _stage_all(still_house)
+    staging = still_house.staging()
+    clock.advance(MINUTE / 2)
+    assert await staging.run_once() == len(jobs)
+    clock.advance(MINUTE / 2)
+    assert 0 < await staging.run_once() <= SHARDS
+    while await staging.run_once():
+        pass
+    for job in jobs[::50]:
+        slots = sorted(each.key.slot for each in await still_house.history(job))
+        assert slots == [slots[0] + SECOND * n for n in range(len(slots))]
+        assert slots[-1] >= clock.now() + still_house.settings.scheduler.look_ahead - SECOND
+
+
+def test_how_many_jobs_are_staged_at_a_time_follows_their_slots() -> None:
+    assert jobs_for_next(2000, 60_000, 2000, 2000) == 2000 * SLOTS // 60_000
+    assert jobs_for_next(60, 60, 66, 2000) == 132
+    assert jobs_for_next(2000, 2000, 2000, 2000) == min(2000, SLOTS)
+    assert jobs_for_next(1, 100_000, 1, 2000) == 1
+    assert jobs_for_next(5, 0, 8, 2000) == 16
 
 
 async def test_a_cursor_that_moved_meanwhile_refuses_the_whole_batch(

@@ -18,7 +18,7 @@ from cronwell.runtime.statements import load_statements
 from cronwell.store.port import EVER
 from cronwell.store.postgres.rows import micros
 from tests.schema.million import FIRST_DAY, NOON, ROWS, job_id, slot_of, worker_id
-from tests.schema.plans import Explained, Scan
+from tests.schema.plans import BY_PLACE, Explained, Scan
 
 LARGE = ("executions", "attempts", "cursors", "jobs")
 
@@ -47,6 +47,7 @@ def way(index: str, *columns: str) -> Way:
 
 
 KEY = way("executions_pkey", "job_id", "slot", "kind", "tenant_id")
+PLACE = way(BY_PLACE, "ctid")
 JOB = way("jobs_pkey", "tenant_id", "id")
 CURSOR = way("cursors_pkey", "tenant_id", "job_id")
 CLAIMABLE = way("executions_claimable", "pool", "priority", "ready_at")
@@ -57,7 +58,7 @@ _BLOCKING = {
     "earlier": (EARLIER,),
     "other": (EARLIER,),
     "moved": (KEY,),
-    "executions": (way("executions_unfinished", "slot"), KEY),
+    "executions": (way("executions_unfinished", "slot"), PLACE, KEY),
 }
 OF_JOB = way("executions_pkey", "job_id", "tenant_id")
 HELD_BY = way("executions_held", "held_by")
@@ -101,6 +102,8 @@ def taken(scan: Scan) -> Way | None:
     """The way that a scan takes; None for one that goes through the whole table."""
     if scan.index is None:
         return None
+    if scan.index == BY_PLACE:
+        return PLACE
     pairs = [column for pair in _PAIR.findall(scan.condition) for column in pair]
     return Way(scan.index, frozenset([*_COLUMN.findall(scan.condition), *pairs]))
 

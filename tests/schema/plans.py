@@ -14,6 +14,9 @@ from cronwell.runtime.postgres import Connection
 _DAY = re.compile(r"_\d{8}$")
 _CHILD = re.compile(r"_\d+$")
 
+BY_PLACE = "ctid"
+"""Stands for an index where a row is read by its place in the table."""
+
 # The index of a partition and the index of the whole table that it is a part of.
 _PARTS = """
     select part.relname as part, whole.relname as whole
@@ -127,13 +130,17 @@ def _scan(node: dict[str, Any], parts: dict[str, str]) -> Scan:
     # A bitmap scan names its index further down; elsewhere what is below belongs to subqueries.
     below = [node, *_nodes_below(node)] if node["Node Type"] == "Bitmap Heap Scan" else [node]
     index = next((each["Index Name"] for each in below if "Index Name" in each), None)
+    if node["Node Type"] == "Tid Scan":
+        index = BY_PLACE
     return Scan(
         table=_DAY.sub("", partition),
         partition=partition,
         alias=_CHILD.sub("", node["Alias"]),
         how=node["Node Type"],
         index=parts.get(index, index) if index else None,
-        condition=next((each["Index Cond"] for each in below if "Index Cond" in each), ""),
+        condition=next(
+            (each["Index Cond"] for each in below if "Index Cond" in each), node.get("TID Cond", "")
+        ),
         filtered=node.get("Filter", ""),
     )
 

@@ -1,8 +1,9 @@
-"""The ground that rows are measured on: one PostgreSQL, and the limit that its bare statements reach in the same run."""
+"""The ground that rows are measured on: one PostgreSQL, and the limit that its bare statements reach right before each row."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +28,23 @@ class Ground:
     server: Server
     stage: Stage
     workers: int
-    limit: float
+    limit_executions: int
+    """How many the limit is measured by."""
     facts: dict[str, Any]
+    limit: float = 0.0
+    """Executions a second that the bare statements reach."""
 
     def scratch(self) -> contextlib.AbstractAsyncContextManager[tuple[Database, str]]:
         """A fresh database with the schema, and its address."""
         return scratch(self.server.url)
+
+    async def surveyed(self) -> Ground:
+        """The same ground with its limit measured anew: within an hour a shared machine becomes half or twice as fast."""
+        progress = self.stage("the limit: three statements alone")
+        async with self.scratch() as (database, url):
+            limit = await measure_limit(database, url, self.limit_executions)
+        progress(1, 1)
+        return dataclasses.replace(self, limit=limit)
 
     async def read_meters(
         self, database: Database, fleet: Fleet, others: Iterable[tuple[str, int]] = ()
@@ -46,11 +58,8 @@ class Ground:
 async def break_ground(
     settings: Settings, stage: Stage, *, workers: int, limit_executions: int
 ) -> AsyncIterator[Ground]:
-    """Start a server if none is configured and measure its limit."""
+    """Start a server if none is configured."""
     with server(settings) as postgres:
-        progress = stage("the limit: three statements alone")
-        async with scratch(postgres.url) as (database, own):
+        async with scratch(postgres.url) as (database, _):
             facts = await facts_of(database)
-            limit = await measure_limit(database, own, limit_executions)
-        progress(1, 1)
-        yield Ground(settings, postgres, stage, workers, limit, facts)
+        yield Ground(settings, postgres, stage, workers, limit_executions, facts)

@@ -38,6 +38,7 @@ class Row:
     limit: float | None = None
     """Executions a second that the bare statements reach in the same run."""
     per_second: float | None = None
+    """What the row does a second: executions, deliveries, or jobs that are created."""
     cost: Cost | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Figures that are worth keeping and have no target."""

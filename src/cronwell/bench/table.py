@@ -1,4 +1,4 @@
-"""The table of a run: each row's targets beside what was measured, and below it its share of the limit and its cost."""
+"""The table of a run: each row with the limit and its share of it, its targets beside what was measured, and its cost."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rich.table import Table
 from cronwell.bench.row import Check, Row
 
 
-def table_of(rows: Iterable[Row], facts: dict[str, Any], limit: float) -> Table:
+def table_of(rows: Iterable[Row], facts: dict[str, Any]) -> Table:
     """Everything that a run has to say."""
     table = Table(
         title=f"Cronwell {facts['version']} ({facts['commit'] or 'no commit'}) on {facts['machine']}",
-        caption=f"limit of this run: {limit:,.0f} executions a second by the bare statements alone",
+        caption="limit: executions a second by the bare statements alone, right before the row; ratio: its share of that",
         box=box.SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
     )
     table.add_column("what", no_wrap=True)
-    for heading in ("target", "measured"):
+    for heading in ("target", "measured", "limit", "ratio"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for row in rows:
-        table.add_row(f"[bold]{row.title}[/]", "", "", "")
+        table.add_row(f"[bold]{row.title}[/]", "", *_beside_the_limit(row), "")
         for check in row.checks:
             sign = "≥" if check.is_floor else "≤"
             told = "[green]met[/]" if check.is_met else "[red]falls short[/]"
@@ -33,18 +33,27 @@ def table_of(rows: Iterable[Row], facts: dict[str, Any], limit: float) -> Table:
                 f"  {check.what}",
                 f"{sign} {_figure(check, check.target)}",
                 _figure(check, check.measured),
+                "",
+                "",
                 told,
             )
         for what, figure in _beside(row):
-            table.add_row(f"  {what}", "", figure, "")
+            table.add_row(f"  {what}", "", figure, "", "", "")
     return table
+
+
+def _beside_the_limit(row: Row) -> tuple[str, str, str]:
+    """The row's own rate, the limit, and the share; nothing where there is none."""
+    return (
+        "" if row.per_second is None else f"{row.per_second:,.0f}/s",
+        "" if row.limit is None else f"{row.limit:,.0f}/s",
+        "" if row.ratio is None else f"{row.ratio:.2f}",
+    )
 
 
 def _beside(row: Row) -> list[tuple[str, str]]:
     """Figures without a target."""
     told: list[tuple[str, str]] = []
-    if row.per_second is not None and row.ratio is not None:
-        told.append(("a second, share of limit", f"{row.per_second:,.0f}, {row.ratio:.2f}"))
     if late := row.detail.get("lateness_ms"):
         told.append(
             (f"late by ({', '.join(late)})", ", ".join(f"{each:,.1f}" for each in late.values()) + " ms")

@@ -54,7 +54,7 @@ def bench(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Measure throughput and start lateness, beside the limit of the database in the same run.
+    """Measure throughput and start lateness, each row beside the limit of the database right before it.
 
     On an embedded PostgreSQL of its own, or on scratch databases of the one in CRONWELL_DATABASE_URL. Without names, an
     overview in three minutes. Keep the machine quiet meanwhile.
@@ -68,10 +68,8 @@ def bench(
         is_quick=quick,
         workers=workers or os.cpu_count() or 1,
         limit=limit_executions or (5_000 if quick else 100_000),
+        keep=lambda report: None if output is None else _write(output, report),
     )
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(report, indent=2) + "\n")
     if draw is not None:
         draw(report)
     if as_json:
@@ -81,6 +79,11 @@ def bench(
 
         # Where nobody's window bounds it, as wide as it needs to be.
         Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+
+
+def _write(output: Path, report: dict[str, Any]) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(report, indent=2) + "\n")
 
 
 def _drawing_into(folder: Path) -> Callable[[dict[str, Any]], object]:
@@ -118,8 +121,15 @@ def _plans(names: list[str], changes: list[str]) -> dict[str, dict[str, str]]:
 
 
 def _measure(
-    settings: Settings, plans: dict[str, dict[str, str]], *, is_quick: bool, workers: int, limit: int
+    settings: Settings,
+    plans: dict[str, dict[str, str]],
+    *,
+    is_quick: bool,
+    workers: int,
+    limit: int,
+    keep: Callable[[dict[str, Any]], object],
 ) -> tuple[dict[str, Any], Table]:
+    """Measure the rows; `keep` gets the report after each, so that nothing is lost where a later one never ends."""
     import asyncio
     import signal
 
@@ -141,14 +151,15 @@ def _measure(
                 return lambda done, total: bars.update(task, completed=done, total=total)
 
             async with break_ground(settings, stage, workers=workers, limit_executions=limit) as ground:
+                report: dict[str, Any] = {"facts": ground.facts, "limit_executions": limit, "rows": {}}
                 for name, changes in plans.items():
-                    found.append(await rows.measure(name, ground, is_quick=is_quick, changes=changes))
-        report = {
-            "facts": ground.facts,
-            "limit": {"per_second": ground.limit, "executions": limit},
-            "rows": {row.name: row.as_dict() for row in found},
-        }
-        return report, table_of(found, ground.facts, ground.limit)
+                    row = await rows.measure(
+                        name, await ground.surveyed(), is_quick=is_quick, changes=changes
+                    )
+                    found.append(row)
+                    report["rows"][row.name] = row.as_dict()
+                    keep(report)
+        return report, table_of(found, ground.facts)
 
     async def run_until_told() -> tuple[dict[str, Any], Table]:
         task = asyncio.current_task()

@@ -67,26 +67,33 @@ class Catalog:
 
         It is the job's newest definition, except for a backfill: that is run by the revision that it was staged with.
         """
+        keys = [(claim.key.job_id, claim.revision) for claim in claims]
+        found = list(map(self._jobs.get, keys))
         missing = {
             (claim.tenant_id, claim.key.job_id)
-            for claim in claims
-            if (claim.key.job_id, claim.revision) not in self._jobs
+            for claim, job in zip(claims, found, strict=True)
+            if job is None
         }
-        fresh = await self._read(list(missing)) if missing else {}
         if missing:
+            fresh = await self._read(list(missing))
             await self._read_replaced(claims)
-        found: list[KnownJob | None] = []
-        for claim in claims:
-            key = (claim.key.job_id, claim.revision)
-            job = self._jobs.get(key)
-            if job is None and claim.key.kind is not Kind.BACKFILL:
-                job = fresh.get(claim.key.job_id)
+            for place, (claim, key) in enumerate(zip(claims, keys, strict=True)):
+                job = self._jobs.get(key)
+                if job is None and claim.key.kind is not Kind.BACKFILL:
+                    job = fresh.get(claim.key.job_id)
+                found[place] = job
+        if len(self._jobs) > self._kept // 2:
+            # While there is room, it does not matter who was used last.
+            self._forget_oldest(keys)
+        return found
+
+    def _forget_oldest(self, used: Sequence[tuple[UUID, int]]) -> None:
+        """Forget, where there are too many, those that were not used for longest."""
+        for key in used:
             if key in self._jobs:
                 self._jobs.move_to_end(key)
-            found.append(job)
         while len(self._jobs) > self._kept:
             self._jobs.popitem(last=False)
-        return found
 
     async def _read_replaced(self, claims: Sequence[Claimed]) -> None:
         """Read the definitions that backfills ask for and that are their jobs' no more.

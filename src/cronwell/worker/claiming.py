@@ -27,6 +27,9 @@ from cronwell.worker.upstreams import tell_upstreams
 PRIORITIES = (0, 1, 2)
 GATED_TIERS = (3, 4, 5)
 GATHER = timedelta(milliseconds=20)
+"""How long after a claim a worker waits for more than a few places to fall free, before it claims for those."""
+CALM = timedelta(milliseconds=100)
+"""The same, for a worker that holds enough for longer than that."""
 
 
 class Claiming:
@@ -74,6 +77,8 @@ class Claiming:
         self._claimed_at = 0.0
         self._is_behind = False
         """What was claimed last should have started already."""
+        self._claimed_to: datetime | None = None
+        """When the last of what was claimed last is due."""
         self._herd_at: datetime | None = None
         """The one instant of all that was claimed last, if it was one."""
         self.wants_room = False
@@ -108,12 +113,15 @@ class Claiming:
     def hasten(self) -> None:
         """Something has ended that others may have been waiting for."""
         self._gated.hasten()
+        self._reach.look_back()
 
     def _early(self) -> float:
         """Seconds to wait for more free places: a busy worker that claims each place as it falls free claims one by one."""
         if self._slots.free >= min(self._settings.claim_batch, self._settings.concurrency // 4):
             return 0.0
-        return self._claimed_at + GATHER.total_seconds() - time.monotonic()
+        has_enough = self._claimed_to is not None and self._claimed_to - self._clock.now() > CALM
+        gather = CALM if has_enough else GATHER
+        return self._claimed_at + gather.total_seconds() - time.monotonic()
 
     async def _due(self) -> set[Tier]:
         """Where something is due: a worker asks one thing, and not each queue, of which most have nothing.
@@ -198,6 +206,7 @@ class Claiming:
         if claims:
             last = claims[-1].ready_at
             self._is_behind = last <= now
+            self._claimed_to = last
             self._herd_at = last if last == claims[0].ready_at else None
             telemetry.claimed(count=len(claims), took=timedelta(seconds=took))
             jobs = await self._catalog.look_up(claims)

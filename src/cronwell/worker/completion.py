@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -82,16 +82,17 @@ class Completion(Service):
                 await asyncio.sleep(delay)
                 continue
             break
-        counts = Counter(
-            state.value
+        told = [
+            state
             for (ended, _), state in zip(batch, states, strict=True)
             # One that has ended by its callback meanwhile was counted there.
             if state is not None and (ended.awaits is None or state is State.RUNNING)
-        )
+        ]
+        counts = {state.value: count for state in State if (count := told.count(state))}
         if parked := counts.pop(State.RUNNING.value, 0):
             telemetry.parked(parked)
         telemetry.completed(
-            states=dict(counts),
+            states=counts,
             stale=states.count(None),
             took=timedelta(seconds=time.perf_counter() - began),
         )

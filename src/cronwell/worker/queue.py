@@ -39,7 +39,7 @@ class Queue:
         self._fresh_until = 0.0
 
     async def claim(self, worker: UUID, places: int, *, ready_by: datetime, now: datetime) -> list[Claimed]:
-        """Claim for so many places; fewer only where no more is due."""
+        """Claim for so many places; fewer where no more is due, or where some was changed in that very moment."""
         if worker != self._worker:
             # To one whose lease had ended the store gave nothing, however much there was.
             self.frontier.reached = None
@@ -85,9 +85,7 @@ class Queue:
             worker, *self.tier, ready_by=ready_by, limit=places, now=now, since=since
         )
         self._is_crowded = len(claims) == places
-        self.frontier.reached = (
-            max(claim.ready_at for claim in claims) if claims and self._is_crowded else ready_by
-        )
+        self.frontier.reached = max((claim.ready_at for claim in claims), default=ready_by)
         self._of_tenant.clear()
         return claims
 
@@ -106,6 +104,6 @@ class Queue:
         for claim in claims:
             last[claim.tenant_id] = max(claim.ready_at, last.get(claim.tenant_id, claim.ready_at))
         for tenant, places in shares.items():
-            self._of_tenant[tenant].reached = last.get(tenant) if got[tenant] == places else ready_by
+            self._of_tenant[tenant].reached = last.get(tenant, ready_by)
             if got[tenant] < places:
                 self._shares.give_back(tenant, places - got[tenant], self._backlog.pop(tenant))

@@ -1,15 +1,17 @@
 """How far back a worker's claims look.
 
 A claim goes through an index of what is ready from its beginning, and so over all that was claimed before and has not been
-cleared away. Claims and vacuum clear it away at once, unless a transaction is open that is older (a report, a backup): then
-every entry since it began stays where it is, millions after minutes at thousands a second, and each claim passes over all.
+cleared away by vacuum: at thousands a second some hundred thousand entries. So where rounds of claims follow each other quickly only
+one in a while begins there, and the others a little before where the last one ended.
 
-While looking costs that much a claim begins a little before where the last one ended. What comes up behind is looked for
-beside the claims: see `behind.py`.
+Vacuum clears nothing away while a transaction is open that is older (a report, a backup): then every entry since it began stays
+where it is, millions after minutes. While looking costs that much no round begins at the beginning. What comes up behind is looked
+for beside the claims: see `behind.py`.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from datetime import datetime, timedelta
 
@@ -21,6 +23,8 @@ NEAR = timedelta(milliseconds=250)
 FAR = timedelta(seconds=5)
 FAR_EVERY = 10
 """One in so many rounds looks back further, for what took longer."""
+WHOLE_EVERY = 0.19
+"""Seconds between two rounds that look back to the beginning; a little less than a worker rests when it has nothing to do."""
 SLOW = 0.01
 """Seconds that looking alone takes when it costs too much."""
 FOR_EACH = 0.00005
@@ -37,6 +41,9 @@ class Reach:
         self.is_suspect = False
         """Looks are slow, it may be for the length of the way: somebody should measure that."""
         self.margin = NEAR
+        self.is_whole = True
+        """This round looks back to the beginning."""
+        self._whole_at = 0.0
         self._rounds = 0
         self._times: defaultdict[Tier | None, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
@@ -44,10 +51,18 @@ class Reach:
         """All that a round of claims asks for looks back equally far."""
         self._rounds += 1
         self.margin = FAR if self._rounds % FAR_EVERY == 0 else NEAR
+        now = time.monotonic()
+        self.is_whole = not self.is_short and now >= self._whole_at
+        if self.is_whole:
+            self._whole_at = now + WHOLE_EVERY
+
+    def look_back(self) -> None:
+        """Let the next round look back to the beginning, if any does: something has waited that may start now."""
+        self._whole_at = 0.0
 
     def note(self, seconds: float, tier: Tier | None = None, *, claimed: int = 0) -> None:
         """Keep how long a look at a tier, or at all together, took that began at the beginning."""
-        if self.is_short or self.is_suspect:
+        if not self.is_whole or self.is_suspect:
             return
         times = self._times[tier]
         times.append(seconds - claimed * FOR_EACH)
@@ -63,6 +78,7 @@ class Reach:
         elif self.is_short and not is_short:
             telemetry.claims_lengthened()
         self.is_short = is_short
+        self.is_whole = not is_short
 
 
 class Frontier:
@@ -75,7 +91,7 @@ class Frontier:
 
     def since(self, now: datetime) -> datetime:
         """Where the next claim begins."""
-        if self.reached is None or not self._reach.is_short:
+        if self.reached is None or self._reach.is_whole:
             return EVER
         return min(self.reached, now) - self._reach.margin
 

@@ -74,6 +74,8 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             Check("bulk, jobs a second", BULK_PER_SECOND, one.bulk_per_second, "/s", is_floor=True),
             Check("one by one, p99", SINGLE_P99_MS, one.single_ms["p99"], "ms"),
         ],
+        limit=ground.limit,
+        per_second=one.bulk_per_second,
         cost=one.cost,
         detail={"one_api": one.as_dict(), "two_apis": two.as_dict()},
     )

@@ -117,6 +117,7 @@ async def measure(ground: Ground, plan: Plan) -> Row:
             Check("cancelled, of those asked to", 1.0, cancelled["cancelled"] / plan.cancels, is_floor=True),
             Check("ended as they should, of all", 1.0, ended / plan.executions, is_floor=True),
         ],
+        limit=ground.limit,
         cost=before.until(after, plan.executions),
         detail={
             "memory_mb": {"idle": idle / 1024**2, "held": held / 1024**2},

@@ -139,6 +139,7 @@ async def measure(ground: Ground, plan: Plan) -> Row:
         "scale",
         title,
         checks_of(rungs),
+        limit=ground.limit,
         detail={
             "rungs": [rung.as_dict() for rung in rungs],
             "gigabytes_for_10_million_jobs": round(rungs[0].bytes_per_job * LARGE / 1e9, 2),

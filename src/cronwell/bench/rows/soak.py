@@ -25,12 +25,15 @@ WITHIN = 0.1
 """The share by which the last minutes may fall behind the first."""
 EQUAL_MS = 2.0
 """Lateness that differs by less counts as equal: a tenth of a few milliseconds is less than the clock of a busy machine."""
-GROWTH = {"executions": 5 / 3, "cursors": 1.5, "workers": 1.5}
+INDEXES = "indexes of executions"
+GROWTH = {"executions": 5 / 3, INDEXES: 2.0, "cursors": 1.5, "workers": 1.5}
 """How much larger a table may become after the first snapshot went than it was by then.
 
 By then everything that can pile up behind a snapshot has. What piles up behind the second one finds the space of what
 vacuum took behind the first: a table of as many rows as before stays as large, and doubles where vacuum gets nowhere. The
 executions, of which each leaves a row and two dead versions, come to 4/3 and also to 2. The bounds are half-way between.
+Not so their indexes: PostgreSQL gives a page of an index that vacuum has emptied to others only when every transaction is newer
+than that, and here the next one never is. They cannot do better than to grow as the rows do, and must not do worse.
 A snapshot that is not much older than the pause between two rounds of autovacuum shows nothing of this.
 """
 DEAD_GROWTH = 1.5
@@ -40,18 +43,25 @@ SMALL_MIB = 1.0
 _MIB = 1024**2
 
 _SIZES = """
-with hot as (
-    select 'executions' as name, inhrelid as oid
+with days as (
+    select inhrelid as oid
     from pg_inherits
     where inhparent = 'executions'::regclass
+),
+hot as (
+    select 'executions' as name, oid, pg_table_size(oid) as bytes
+    from days
     union all
-    select relname, oid
+    select 'indexes of executions', null, pg_indexes_size(oid)
+    from days
+    union all
+    select relname, oid, pg_total_relation_size(oid)
     from pg_class
     where oid in ('cursors'::regclass, 'workers'::regclass)
 )
 select
     hot.name,
-    sum(pg_total_relation_size(hot.oid))::float8 as bytes,
+    sum(hot.bytes)::float8 as bytes,
     sum(coalesce(stat.n_dead_tup, 0))::float8 as dead
 from hot
 left join pg_stat_all_tables as stat on stat.relid = hot.oid
@@ -118,7 +128,7 @@ class Sample:
 
     at: datetime
     mib: dict[str, float]
-    """With their indexes, and the index of what can be claimed also by itself."""
+    """With their indexes, but for executions; the index of what can be claimed also by itself."""
     dead: dict[str, float]
     snapshot: float
     """The age in seconds of the oldest snapshot."""
@@ -186,7 +196,11 @@ def checks(
         Check("lateness p50, last to first", 1 + WITHIN, _ratio_ms(first.p50_ms, last.p50_ms)),
         Check("lateness p99, last to first", 1 + WITHIN, _ratio_ms(first.p99_ms, last.p99_ms)),
         *(Check(f"{name}, size to that {by}", bound, size(name)) for name, bound in GROWTH.items()),
-        *(Check(f"{name}, dead rows to those {by}", DEAD_GROWTH, dead(name)) for name in GROWTH),
+        *(
+            Check(f"{name}, dead rows to those {by}", DEAD_GROWTH, dead(name))
+            for name in GROWTH
+            if name != INDEXES
+        ),
     ]
 
 
