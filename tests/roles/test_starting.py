@@ -220,3 +220,21 @@ async def test_what_is_lost_before_its_turn_does_not_start() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert ended == ["ended"]
+
+
+async def test_what_is_lost_before_its_own_task_begins_does_not_start() -> None:
+    starting, started = Starting(run), list[str]()
+
+    async def waits() -> None:
+        # Before the tasks that the others are given now, since this one waits.
+        asyncio.get_running_loop().call_soon(setattr, lost, "is_lost", True)
+        await asyncio.sleep(0)
+
+    async def starts(name: str) -> None:
+        started.append(name)
+
+    lost, other = Fake(lambda: starts("lost")), Fake(lambda: starts("other"))
+    for attempt in (Fake(waits), lost, other):
+        starting.add(attempt)
+    await until(lambda: other.task is not None and other.task.done())
+    assert (started, lost.task) == (["other"], None)
