@@ -27,11 +27,12 @@ from cronwell.coordination.postgres import PostgresCoordination
 from cronwell.model.access import ALL_SCOPES, Caller
 from cronwell.runtime.acting import Actor, act_as
 from cronwell.runtime.clock import DatabaseClock
+from cronwell.runtime.collector import calm_collector, collect_on_growth
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.keyring import Keyring
 from cronwell.runtime.node import this_process
 from cronwell.runtime.postgres import Database
-from cronwell.runtime.service import Service, calm_collector, run_loop, run_services
+from cronwell.runtime.service import Service, run_loop, run_services
 from cronwell.runtime.supervisor import drained_code, watch_lifeline
 from cronwell.runtime.web import WebServer
 from cronwell.scheduler.chores.every import every_chore
@@ -79,6 +80,7 @@ class Base:
             Presence(self.store, self.clock, role, this_process(), on_drain),
             self.continuity.service(lambda: self.clock.measure(self.database)),
             self.clock.keep_measured(self.database, on_error=telemetry.service_failed),
+            collect_on_growth(on_error=telemetry.service_failed),
         ]
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import random
 import signal
@@ -290,16 +289,3 @@ def _abort(number: signal.Signals, on_abort: Callable[[], None] | None) -> NoRet
             on_abort()
     finally:
         os._exit(128 + number)
-
-
-def calm_collector() -> None:
-    """Spare the garbage collector what lives as long as the process, and let it look at the rest less often.
-
-    Executions come and go by the thousand without cycles. A busy worker took 220 µs of CPU for each at the usual
-    thresholds and 120 at 50,000, in two runs on a machine that was also doing other things. With thousands of requests under way
-    those 50,000 were reached again and again, and nearly all that was looked at was still in use: 107 and 87 µs for a delivery,
-    and 81 and 80 without a collector; 300,000 are some 10,000 attempts more than there were (November 2026).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(300_000, 5, 10)
