@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cronwell.model.planning import SkippedRange
 from cronwell.model.shards import SHARDS, shard_of
-from cronwell.store.port import Cursor, Herd, Revision, Store
+from cronwell.store.port import EVER, Cursor, Herd, Revision, Store
 from tests.contract.desk import (
     DAY,
     HOUR,
@@ -201,7 +201,7 @@ class TestReleases:
         assert await _marked(desk, cursor_of(job, revision=2), "b") == 0
         assert await _marked(desk, cursor_of(job), "b") == 1
         async with store.transaction() as transaction:
-            [due] = await transaction.lock_due(range(SHARDS), NOON, 64)
+            [due] = await transaction.lock_due(dict.fromkeys(range(SHARDS), EVER), NOON, 64)
             assert due.tzdata == "b"
             await transaction.stage([move(job)], NOON)
         [restaged] = await store.stale_cursors(*ALL, ["b"])
@@ -235,4 +235,4 @@ class TestReleases:
         async with store.transaction() as transaction:
             await transaction.lock_cursors([(TENANT, job.id)])
             async with desk.another_process().transaction() as other:
-                assert await other.lock_due(range(SHARDS), NOON, 64) == []
+                assert await other.lock_due(dict.fromkeys(range(SHARDS), EVER), NOON, 64) == []

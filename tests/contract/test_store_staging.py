@@ -13,7 +13,7 @@ from cronwell import errors
 from cronwell.model.execution import Kind, State
 from cronwell.model.planning import PlannedSlot, SkippedRange
 from cronwell.model.shards import SHARDS, shard_of
-from cronwell.store.port import Cursor, Store
+from cronwell.store.port import EVER, Cursor, Store
 from tests.contract.desk import (
     DAY,
     HOUR,
@@ -28,8 +28,8 @@ from tests.contract.desk import (
     new_job,
 )
 
-ALL = range(SHARDS)
-MANY = SHARDS * 100  # a limit is shared out among the shards
+ALL = dict.fromkeys(range(SHARDS), EVER)
+MANY = 100
 
 
 async def test_a_stage_writes_the_verdicts_and_moves_the_cursor(desk: Desk, store: Store) -> None:
@@ -156,12 +156,22 @@ async def test_due_cursors_are_locked_earliest_first_and_no_others(desk: Desk, s
     assert cursor_of(jobs[1]) in due
 
 
+async def test_cursors_that_stand_before_the_moment_asked_for_are_passed_over(
+    desk: Desk, store: Store
+) -> None:
+    jobs = [await desk.job(next_slot=NOON - n * MINUTE) for n in range(3)]
+    since = ALL | {shard_of(jobs[2].id): NOON - MINUTE, shard_of(jobs[1].id): NOON - MINUTE}
+    async with store.transaction() as transaction:
+        due = await transaction.lock_due(since, NOON, MANY)
+    assert {cursor.job_id for cursor in due} == {job.id for job in jobs[:2]}
+
+
 async def test_only_the_shards_that_were_asked_for_are_locked(desk: Desk, store: Store) -> None:
     jobs = [await desk.job() for _ in range(20)]
     wanted = shard_of(jobs[0].id)
     async with store.transaction() as transaction:
-        due = await transaction.lock_due([wanted], NOON, 100)
-        assert await transaction.lock_due([], NOON, 100) == []
+        due = await transaction.lock_due({wanted: EVER}, NOON, 100)
+        assert await transaction.lock_due({}, NOON, 100) == []
     assert {cursor.job_id for cursor in due} == {job.id for job in jobs if shard_of(job.id) == wanted}
 
 
@@ -172,7 +182,7 @@ async def test_the_earliest_of_a_shard_come_first_when_there_are_more_than_asked
     same = [job for job in jobs if shard_of(job.id) == shard_of(jobs[0].id)]
     async with store.transaction() as transaction:
         await transaction.insert_jobs(same, NOON)
-        due = await transaction.lock_due([shard_of(jobs[0].id)], NOON, 2)
+        due = await transaction.lock_due({shard_of(jobs[0].id): EVER}, NOON, 2)
     assert [cursor.next_slot for cursor in due] == sorted(job.next_slot for job in same if job.next_slot)[:2]
 
 

@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from cronwell.config import DatabaseSettings
+from cronwell.runtime import resting
 from cronwell.runtime.postgres import Database
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.worker import queue as queue_module
-from cronwell.worker import resting
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import Reach
 from tests.contract.desk import NOON, SECOND, Desk

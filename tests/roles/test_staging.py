@@ -16,6 +16,7 @@ from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import ManualClock
 from cronwell.scheduler.staging import SLOTS, jobs_for_next
+from cronwell.store.port import EVER
 from tests.support.house import CALLER, SECOND, TENANT, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
@@ -91,7 +92,7 @@ async def test_a_cursor_that_moved_meanwhile_refuses_the_whole_batch(
     clock.advance(timedelta(minutes=3))
     now = clock.now()
     async with still_house.store.transaction() as transaction:
-        [stale] = await transaction.lock_due(range(SHARDS), now, 10)
+        [stale] = await transaction.lock_due(dict.fromkeys(range(SHARDS), EVER), now, 10)
     await _stage_all(still_house)
     before = await still_house.history(job)
     move = move_from(stale, now=now, settings=still_house.settings.scheduler)
@@ -108,7 +109,7 @@ async def test_a_job_that_was_edited_meanwhile_refuses_what_was_planned_before(
     job = await still_house.create(schedule="* * * * *")
     now = clock.now()
     async with still_house.store.transaction() as transaction:
-        [stale] = await transaction.lock_due(range(SHARDS), now + timedelta(hours=1), 10)
+        [stale] = await transaction.lock_due(dict.fromkeys(range(SHARDS), EVER), now + timedelta(hours=1), 10)
     await still_house.jobs.patch(CALLER, str(job), {"priority": "high"}, revision=None)
     before = await still_house.history(job)
     move = move_from(
@@ -127,7 +128,7 @@ async def test_a_scheduler_passes_over_what_another_is_staging(
     mine = await still_house.create("mine", schedule="* * * * *")
     clock.advance(timedelta(minutes=2))
     async with still_house.store.transaction() as transaction:
-        [_] = await transaction.lock_due(range(SHARDS), clock.now(), 10)
+        [_] = await transaction.lock_due(dict.fromkeys(range(SHARDS), EVER), clock.now(), 10)
         before = await still_house.history(mine)
         other = await still_house.create("other", schedule="0 13 * * *")
         clock.set(NOON + timedelta(minutes=59, seconds=30))
@@ -148,7 +149,7 @@ async def test_a_failure_between_executions_and_cursor_leaves_neither(
 
     async def die_half_way() -> None:
         async with still_house.store.transaction() as transaction:
-            [cursor] = await transaction.lock_due(range(SHARDS), clock.now(), 10)
+            [cursor] = await transaction.lock_due(dict.fromkeys(range(SHARDS), EVER), clock.now(), 10)
             move = move_from(cursor, now=clock.now(), settings=still_house.settings.scheduler)
             await transaction.record([move], clock.now())
             raise RuntimeError("the process dies here")

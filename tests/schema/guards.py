@@ -133,7 +133,7 @@ _PAGED = way("executions_pkey", "job_id", "slot", "tenant_id")
 HOT = [
     Guard(
         "lock_due",
-        [list(range(64)), NOON + timedelta(minutes=1), 32],
+        [list(range(64)), NOON + timedelta(minutes=1), 32, [EVER] * 64],
         {"cursors": (way("cursors_due", "shard", "next_slot"),)},
         is_sorted_by_index=True,
     ),
@@ -207,12 +207,17 @@ HOT = [
     ),
     Guard(
         "waiting_tenants",
-        ["default", 1, NOON, EVER],
+        ["default", 1, NOON],
         {
-            "executions": (way("executions_waiting", "pool", "priority", "ready_at"),),
-            "following": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),),
+            "executions": (way("executions_waiting", "pool", "priority"),),
+            "following": (way("executions_waiting", "pool", "priority", "tenant_id"),),
         },
         is_sorted_by_index=True,
+    ),
+    Guard(
+        "waiting_tenants_since",
+        ["default", 1, NOON, NOON - timedelta(seconds=1)],
+        {"due": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),)},
     ),
     Guard(
         "skip_blocked",

@@ -180,7 +180,7 @@ async def test_a_claim_from_a_herd_reads_as_much_as_it_takes(batch: int, hot: Co
 
 
 async def test_locking_due_cursors_reads_as_many_as_are_locked(hot: Connection) -> None:
-    args = [list(range(64)), NOON + timedelta(hours=1), 32]
+    args = [list(range(64)), NOON + timedelta(hours=1), 32, [EVER] * 64]
     plan = await plans.run_plan(hot, STATEMENTS["lock_due"], args)
     assert plan.rows_read == 64 * 32
     assert plan.buffers <= 5 * plan.rows_read

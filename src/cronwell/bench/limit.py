@@ -85,10 +85,10 @@ def _run_finisher(url: str, worker: UUID, until: datetime, count: int, answers: 
 async def _stage_all(url: str, until: datetime) -> None:
     database = await Database.connect(DatabaseSettings(), url, application_name="limit stager", is_hot=True)
     sql = load_statements(_SQL_FOLDER / "staging.sql")
-    shards = list(range(SHARDS))
+    shards, since, each = list(range(SHARDS)), [EVER] * SHARDS, -(-BATCH // SHARDS)
     while True:
         async with database.transaction() as connection:
-            rows = await connection.fetch(sql["lock_due"], shards, until, -(-BATCH // SHARDS))
+            rows = await connection.fetch(sql["lock_due"], shards, until, each, since)
             if not rows:
                 break
             size = len(rows)

@@ -13,7 +13,8 @@ their connection, and no slot is lost or staged twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -26,6 +27,7 @@ from cronwell.control.scheduling import left_out_of, move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import shard_of
 from cronwell.runtime.clock import Clock
+from cronwell.scheduler.front import Front
 from cronwell.store.port import Cursor, Move, Standing, Store, Transaction
 
 # A job with many slots in the look-ahead is staged a stretch further than it must be, so that its cursor is written
@@ -69,6 +71,7 @@ class Staging:
         self._settings = settings
         self._holder = holder
         self._pace = Pace(settings.catch_up_rate)
+        self._front = Front(settings.look_ahead)
         self._jobs = settings.batch
         """Jobs to stage in the next transaction: fewer of those that have many slots."""
 
@@ -98,8 +101,11 @@ class Staging:
         began = time.perf_counter()
         now = self._clock.now()
         horizon = now + self._settings.look_ahead
+        each = max(1, -(-self._jobs // len(epochs)))
         async with self._store.transaction() as transaction:
-            cursors = await transaction.lock_due(list(epochs), horizon, self._jobs)
+            looked = time.monotonic()
+            cursors = await transaction.lock_due(self._front.since(epochs), horizon, each)
+            self._front.looked(time.monotonic() - looked, len(cursors))
             moves = self._pace.spread(await self._plan(transaction, cursors, now, horizon), now)
             if cursors:
                 touched = {shard_of(cursor.job_id) for cursor in cursors}
@@ -108,6 +114,7 @@ class Staging:
                 )
             if moves:
                 await transaction.stage(moves, now)
+        self._front.staged(epochs, staged_to(epochs, cursors, moves, horizon, each))
         if not cursors:
             telemetry.staged_until(horizon)
             return 0
@@ -181,3 +188,17 @@ def jobs_for_next(jobs: int, slots: int, asked: int, most: int) -> int:
     """How many jobs to ask for next, after a transaction that asked for so many and had so many with so many slots: fewer at once
     where those had many, and no more than twice as many where they had few, for the next may have many."""
     return max(1, min(most, 2 * asked, jobs * SLOTS // max(slots, 1)))
+
+
+def staged_to(
+    shards: Collection[int], cursors: Sequence[Cursor], moves: Sequence[Move], horizon: datetime, each: int
+) -> dict[int, datetime]:
+    """Up to where those shards are staged of which fewer than `each` cursors were found: the horizon, or the first of those cursors
+    that was not moved as far."""
+    found = Counter(shard_of(cursor.job_id) for cursor in cursors)
+    reached = {shard: horizon for shard in shards if found[shard] < each}
+    for move in moves:
+        shard = shard_of(move.cursor.job_id)
+        if shard in reached and move.next_slot is not None and not move.awaits:
+            reached[shard] = min(reached[shard], move.next_slot)
+    return reached

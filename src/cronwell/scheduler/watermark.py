@@ -6,15 +6,19 @@ been passed by they are: somebody is told while there is still time.
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 from cronwell import telemetry
 from cronwell.config import SchedulerSettings
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.resting import rest_after
 from cronwell.scheduler.duties import Duties
 from cronwell.store.port import Store
 
 EVERY = timedelta(seconds=1)
+LONGEST_REST = timedelta(seconds=5)
+"""Behind an old transaction it is a long way to the first cursor of a shard. Who reads marks waits for 15 s at least."""
 
 
 class Watermark:
@@ -31,7 +35,7 @@ class Watermark:
         if not epochs:
             self._duties.is_behind = False
             return EVERY
-        now = self._clock.now()
+        began, now = time.monotonic(), self._clock.now()
         marks = await self._store.mark_shards(self._duties.member, epochs, now + self._look_ahead, now)
         lost = epochs.keys() - marks.keys()
         if lost:
@@ -40,4 +44,5 @@ class Watermark:
             ahead = min(marks.values()) - now
             self._duties.is_behind = ahead < self._look_ahead / 2
             telemetry.watermark(ahead)
-        return EVERY
+        rest = rest_after(time.monotonic() - began, EVERY.total_seconds())
+        return min(timedelta(seconds=rest), LONGEST_REST)

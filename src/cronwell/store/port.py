@@ -7,7 +7,7 @@ is an argument; rows of one tenant are never given to another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import date, datetime
 from typing import Any, Protocol
@@ -243,7 +243,10 @@ class Transaction(
         ...
 
     # staging
-    async def lock_due(self, shards: Sequence[int], until: datetime, limit: int) -> list[Cursor]: ...
+    async def lock_due(self, since: Mapping[int, datetime], until: datetime, each: int) -> list[Cursor]:
+        """Cursors with a slot to stage up to `until`: of each shard so many, and none that stands before the moment given with it."""
+        ...
+
     async def lock_awaiting(self, now: datetime, limit: int) -> list[tuple[Cursor, datetime | None]]:
         """Cursors that await the end of an execution which has ended, and when; None where that is not known."""
         ...

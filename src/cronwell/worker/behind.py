@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.resting import rest_after
 from cronwell.store.port import EVER, Claimed, Found, Store, Tier
 from cronwell.worker.blocked import Blocked
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import NEAR, Reach
-from cronwell.worker.resting import rest_after
 
 AT_ONCE = 10_000
 """So many are looked for at once."""

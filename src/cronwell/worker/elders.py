@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from cronwell.model.ageing import Ageing
+from cronwell.runtime.resting import rest_after
 from cronwell.store.port import Store
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import Reach
-from cronwell.worker.resting import rest_after
 
 LOOK_EVERY = 1.0
 """Seconds after which it is looked again for those who are old enough, where there were none."""

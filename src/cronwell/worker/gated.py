@@ -11,8 +11,8 @@ from uuid import UUID
 
 from cronwell.model.ageing import Ageing
 from cronwell.model.fairness import FairShares
+from cronwell.runtime.resting import rest_after
 from cronwell.store.port import FIRST_GATE, LINES, Claimed, Gate, Line, Store
-from cronwell.worker.resting import rest_after
 
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""

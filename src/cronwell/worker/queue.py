@@ -9,9 +9,9 @@ from datetime import datetime
 from uuid import UUID
 
 from cronwell.model.fairness import FairShares
+from cronwell.runtime.resting import rest_after
 from cronwell.store.port import Claimed, Store
 from cronwell.worker.reach import Frontier, Reach
-from cronwell.worker.resting import rest_after
 
 STALE_AFTER = 0.05
 """Seconds after which it is looked up again who has something waiting."""

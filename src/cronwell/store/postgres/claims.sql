@@ -250,8 +250,25 @@ cross join lateral (
     limit 1
 ) as found
 
+-- name: waiting_tenants_since
+-- The tenants that have executions of a pool and priority ready by $3 and not before $4, with their weights. Each is asked: on a way
+-- from one to the next along the index lies whatever vacuum cannot clear away.
+select id, weight
+from tenants
+cross join lateral (
+    select
+    from executions as due
+    where pool = $1
+        and priority = $2
+        and tenant_id = tenants.id
+        and tenant_id > 0
+        and ready_at between $4 and $3
+        and state in ('pending', 'retrying')
+    limit 1
+) as found
+
 -- name: waiting_tenants
--- The tenants that have executions of a pool and priority ready by $3 and not before $4, with their weights. Each is found by a
+-- The tenants that have executions of a pool and priority ready by $3, with their weights. Each is found by a
 -- step to the next one in the index, however many executions the one before has.
 with recursive waiting as (
     (
@@ -260,7 +277,6 @@ with recursive waiting as (
         where pool = $1
             and priority = $2
             and tenant_id > 0
-            and ready_at >= $4
             and state in ('pending', 'retrying')
         order by tenant_id, ready_at
         limit 1
@@ -275,7 +291,6 @@ with recursive waiting as (
             and priority = $2
             and tenant_id > waiting.tenant_id
             and tenant_id > 0
-            and ready_at >= $4
             and state in ('pending', 'retrying')
         order by tenant_id, ready_at
         limit 1

@@ -131,7 +131,12 @@ class ExecutionRows:
     async def waiting_tenants(
         self, pool: str, priority: int, ready_by: datetime, since: datetime = EVER
     ) -> dict[int, float]:
-        rows = await self._database.fetch(_CLAIMS["waiting_tenants"], pool, priority, ready_by, since)
+        if since is EVER:
+            rows = await self._database.fetch(_CLAIMS["waiting_tenants"], pool, priority, ready_by)
+        else:
+            rows = await self._database.fetch(
+                _CLAIMS["waiting_tenants_since"], pool, priority, ready_by, since
+            )
         return {row["id"]: row["weight"] for row in rows}
 
     async def settle_blocked(

@@ -1,13 +1,13 @@
 -- name: lock_due
--- The cursors of some shards with a slot to stage up to $2, earliest first; those locked by another scheduler are
--- passed over: it is staging them now.
+-- The cursors of some shards with a slot to stage up to $2, and not before the moment that is given with the shard, earliest
+-- first; those locked by another scheduler are passed over: it is staging them now.
 select due.tenant_id, due.job_id, due.revision, due.next_slot, due.plan, due.runs_left, due.tzdata
-from unnest($1::smallint[]) as owned (shard)
+from unnest($1::smallint[], $4::timestamptz[]) as owned (shard, since)
 cross join lateral (
     select tenant_id, job_id, revision, next_slot, plan, runs_left, tzdata
     from cursors
     where shard = owned.shard
-        and next_slot <= $2
+        and next_slot between owned.since and $2
         and not awaits
     order by next_slot
     limit $3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
@@ -208,9 +208,10 @@ class PostgresTransaction(
     async def note_change(self, tenant_id: int, action: str, object_: str, after: str | None) -> None:
         await note_change(self._connection, tenant_id, action, object_, after)
 
-    async def lock_due(self, shards: Sequence[int], until: datetime, limit: int) -> list[Cursor]:
-        per_shard = max(1, -(-limit // max(1, len(shards))))
-        rows = await self._connection.fetch(_STAGING["lock_due"], list(shards), until, per_shard)
+    async def lock_due(self, since: Mapping[int, datetime], until: datetime, each: int) -> list[Cursor]:
+        rows = await self._connection.fetch(
+            _STAGING["lock_due"], list(since), until, each, list(since.values())
+        )
         return [cursor_of(row) for row in rows]
 
     async def stage(self, moves: Sequence[Move], now: datetime) -> None:
