@@ -24,7 +24,7 @@ run: $(VENV)/.run ## Install what is needed and start everything on 127.0.0.1:84
 	@exec $(BIN)/cronwell up $(ARGS)
 
 # Tests that watch the clock run two at once; all other tests, and the checks, take what those leave of the machine.
-TIMED := $(wildcard tests/cluster tests/faults tests/guide)
+TIMED := $(wildcard tests/cluster tests/faults tests/guide tests/coordination/test_fallback.py)
 # Collecting these takes as long as collecting all others, so not every test process does.
 ATTACK := tests/api/test_openapi.py
 BESIDE := .beside.log
@@ -49,7 +49,7 @@ slow: $(VENV)/.dev ## Run every row of the benchmark at a small size
 	$(BIN)/pytest -m slow $(T) tests/cluster
 
 coverage: $(VENV)/.dev ## Run the tests that watch no clock with coverage, which must be 90 % of lines and branches
-	$(BIN)/pytest -q -n 3 --dist loadfile $(TIMED:%=--ignore=%) --cov
+	$(BIN)/pytest -q -n 3 --dist loadfile $(patsubst %,--ignore=%,$(filter-out %.py,$(TIMED))) --cov
 
 # Scenarios: mixed behind takeover blackout restarts bus without_etcd rolling rescue calm cable host night broker limits. SEED repeats a run; EVIDENCE=docs/evidence keeps table, plot and JSON.
 MINUTES ?= 5

@@ -26,6 +26,7 @@ from uuid import uuid4
 from cronwell import config, errors
 from cronwell.model import zones as zones_of_the_product
 from cronwell.model.cron import Expression
+from cronwell.scheduler import front
 from cronwell.store.port import Claimed
 from cronwell.store.postgres import results, transaction
 from cronwell.store.postgres.executions import ExecutionRows
@@ -167,9 +168,11 @@ def published_first() -> None:
 
 
 def always_short() -> None:
-    """Claims never look back to the beginning, as when a transaction is open for long."""
+    """Claims never look back to the beginning, and staging as seldom as it may, as when a transaction is open for long."""
     _replace(reach, "LOOKS", 1)
     _replace(reach, "SLOW", -1.0)
+    _replace(front, "SLOW", -1000.0)
+    _replace(front, "rest_after", lambda seconds: 1000.0)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

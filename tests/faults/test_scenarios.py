@@ -65,7 +65,7 @@ async def test_mixed(tmp_path: Path) -> None:
 
 
 async def test_behind(tmp_path: Path) -> None:
-    """The same with claims that never look back to the beginning: what comes up behind them is found all the same."""
+    """The same with claims that never look back to the beginning, and staging that seldom does: nothing is overlooked."""
     options = Options.read()
     plan = Plan(
         options.seed, options.minutes * 60, nemesis.everything(), _shape(Shape()), mutant="always_short"

@@ -1,16 +1,22 @@
 """Where a look for cursors begins, while one from the beginning costs too much."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
+from cronwell.control import adding
+from cronwell.model.shards import shard_of
 from cronwell.scheduler import front
 from cronwell.scheduler.front import Front
+from cronwell.scheduler.staging import Staging
 from cronwell.store.port import EVER
 from tests.support.house import House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 AGES = 1000.0
+SECOND = timedelta(seconds=1)
 OURS = {3: 7, 4: 1}
 
 
@@ -18,12 +24,12 @@ def front_after(seconds: float, found: int = 0, look_ahead: timedelta = timedelt
     made = Front(look_ahead)
     made.since(OURS)
     made.looked(seconds, found)
-    made.staged(OURS, {3: NOON})
+    made.staged(OURS, {3: NOON, 4: NOON + SECOND})
     return made
 
 
 def test_a_look_that_took_long_is_followed_by_some_that_begin_where_it_ended() -> None:
-    assert front_after(AGES).since(OURS) == {3: NOON, 4: EVER}
+    assert front_after(AGES).since(OURS) == {3: NOON, 4: NOON + SECOND}
 
 
 def test_a_look_that_took_no_time_is_followed_by_another_from_the_beginning() -> None:
@@ -42,31 +48,67 @@ def test_a_shard_of_another_epoch_begins_anew() -> None:
     assert front_after(AGES).since({3: 8}) == {3: EVER}
 
 
-def test_a_shard_of_which_only_a_part_was_staged_stays_where_it_was() -> None:
-    made = front_after(AGES)
-    made.staged(OURS, {4: NOON})
-    assert made.since(OURS) == {3: NOON, 4: NOON}
+@pytest.fixture
+def wholes(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Rests after the next looks from the beginning; when all have been taken, none begins there for long."""
+    rests: list[float] = []
+    monkeypatch.setattr(front, "SLOW", -AGES)
+    monkeypatch.setattr(front, "rest_after", lambda seconds: rests.pop() if rests else AGES)
+    return rests
 
 
+@pytest.mark.usefixtures("wholes")
 async def test_jobs_that_are_staged_in_steps_are_found_by_looks_that_begin_where_the_last_one_ended(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    still_house: House,
 ) -> None:
-    monkeypatch.setattr(front, "SLOW", -1.0)
-    monkeypatch.setattr(front, "rest_after", lambda seconds: AGES)
-    jobs = [await house.create(f"each-second-{n}", schedule="every 1s") for n in range(3)]
-    now = house.clock.now()
-    next_slot = now.replace(microsecond=0) + timedelta(seconds=1)
+    jobs = [await still_house.create(f"each-second-{n}", schedule="every 1s") for n in range(3)]
+    await _set_back(still_house)
+    await _stage_all(still_house.staging())
+    assert await _staged(still_house) == dict.fromkeys(jobs, 60)
+
+
+async def test_where_a_look_from_the_beginning_finds_a_part_of_what_came_up_behind_the_rest_is_found_too(
+    still_house: House, wholes: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One at a time, and all in one shard.
+    still_house.settings = replace(
+        still_house.settings, scheduler=replace(still_house.settings.scheduler, batch=1)
+    )
+    ids = adding.new_job_ids
+    monkeypatch.setattr(
+        adding,
+        "new_job_ids",
+        lambda now, random: [UUID(int=each.int - shard_of(each)) for each in ids(now, random)],
+    )
+    jobs = [await still_house.create(f"each-second-{n}", schedule="every 1s") for n in range(3)]
+    staging = still_house.staging()
+    wholes.append(0.0)
+    await _stage_all(staging)
+    await _set_back(still_house)
+    await _stage_all(staging)
+    assert await _staged(still_house) == dict.fromkeys(jobs, 60)
+
+
+async def _set_back(house: House) -> None:
+    """Have everything to be staged from the next second on."""
     await house.database.execute("delete from executions")
-    await house.database.execute("update cursors set next_slot = $1", next_slot)
-    staging = house.staging()
+    await house.database.execute("update cursors set next_slot = $1", _begin(house))
+
+
+async def _stage_all(staging: Staging) -> None:
     while await staging.run_once():
         pass
-    last = now.replace(microsecond=0) + timedelta(minutes=1)
-    for job in jobs:
-        staged = await house.database.fetchval(
-            "select count(*) from executions where job_id = $1 and slot between $2 and $3",
-            job,
-            next_slot,
-            last,
-        )
-        assert staged == 60
+
+
+async def _staged(house: House) -> dict[UUID, int]:
+    """How many slots of the next minute each job has."""
+    rows = await house.database.fetch(
+        "select job_id, count(*) from executions where slot >= $1 and slot < $2 group by job_id",
+        _begin(house),
+        _begin(house) + timedelta(minutes=1),
+    )
+    return dict(map(tuple, rows))
+
+
+def _begin(house: House) -> datetime:
+    return house.clock.now().replace(microsecond=0) + SECOND

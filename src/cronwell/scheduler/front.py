@@ -48,8 +48,5 @@ class Front:
             self._whole_at = time.monotonic() + min(rest_after(seconds), self._longest_rest)
 
     def staged(self, epochs: Mapping[int, int], reached: Mapping[int, datetime]) -> None:
-        """What that look found has been staged: these shards up to these moments, of the others only a part."""
-        self._reached = {
-            (shard, epoch): reached.get(shard) or self._reached.get((shard, epoch), EVER)
-            for shard, epoch in epochs.items()
-        }
+        """What that look found has been staged: each of these shards is, up to these moments."""
+        self._reached = {(shard, epoch): reached[shard] for shard, epoch in epochs.items()}

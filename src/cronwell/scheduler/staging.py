@@ -193,12 +193,16 @@ def jobs_for_next(jobs: int, slots: int, asked: int, most: int) -> int:
 def staged_to(
     shards: Collection[int], cursors: Sequence[Cursor], moves: Sequence[Move], horizon: datetime, each: int
 ) -> dict[int, datetime]:
-    """Up to where those shards are staged of which fewer than `each` cursors were found: the horizon, or the first of those cursors
-    that was not moved as far."""
+    """Up to where each shard is staged after a look that found these: the horizon, or the last cursor that was found where they were
+    as many as were asked for; or the first of those that were not moved as far."""
     found = Counter(shard_of(cursor.job_id) for cursor in cursors)
-    reached = {shard: horizon for shard in shards if found[shard] < each}
+    reached = dict.fromkeys(shards, horizon)
+    for cursor in cursors:
+        # In the order of their slots: the last one of a shard stands.
+        if found[shard := shard_of(cursor.job_id)] == each:
+            reached[shard] = cursor.next_slot
     for move in moves:
-        shard = shard_of(move.cursor.job_id)
-        if shard in reached and move.next_slot is not None and not move.awaits:
+        if move.next_slot is not None and not move.awaits:
+            shard = shard_of(move.cursor.job_id)
             reached[shard] = min(reached[shard], move.next_slot)
     return reached
