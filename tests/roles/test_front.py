@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from cronwell.control import adding
+from cronwell.model.identity import new_job_ids
 from cronwell.model.shards import shard_of
 from cronwell.scheduler import front
 from cronwell.scheduler.front import Front
@@ -74,11 +74,9 @@ async def test_where_a_look_from_the_beginning_finds_a_part_of_what_came_up_behi
     still_house.settings = replace(
         still_house.settings, scheduler=replace(still_house.settings.scheduler, batch=1)
     )
-    ids = adding.new_job_ids
     monkeypatch.setattr(
-        adding,
-        "new_job_ids",
-        lambda now, random: [UUID(int=each.int - shard_of(each)) for each in ids(now, random)],
+        "cronwell.control.adding.new_job_ids",
+        lambda now, random: [UUID(int=each.int - shard_of(each)) for each in new_job_ids(now, random)],
     )
     jobs = [await still_house.create(f"each-second-{n}", schedule="every 1s") for n in range(3)]
     staging = still_house.staging()

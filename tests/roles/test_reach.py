@@ -21,7 +21,7 @@ from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import Context
 from cronwell.worker import reach
 from cronwell.worker.queue import Queue
-from cronwell.worker.reach import FAR, FAR_EVERY, FOR_EACH, LOOKS, NEAR, SLOW, Frontier, Reach
+from cronwell.worker.reach import FAR, FOR_EACH, LOOKS, NEAR, SLOW, Frontier, Reach
 from tests.contract.desk import NOON, SECOND, Desk
 from tests.support.house import House
 from tests.support.waiting import until, until_async
@@ -81,17 +81,25 @@ def test_what_is_claimed_takes_its_time() -> None:
     assert not made.is_suspect
 
 
-def test_a_claim_begins_before_now_and_before_what_was_reached() -> None:
+def test_a_claim_begins_before_now_and_before_what_was_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     made = shortened()
     for reached, begin in ((NOON + SECOND, NOON), (NOON - MINUTE, NOON - MINUTE)):
         assert Frontier(made, reached).since(NOON) == begin - NEAR
     assert Frontier(made).since(NOON) == EVER, "nothing is known of what lies behind"
     assert Frontier(Reach(), NOON).since(NOON) == EVER
-    sinces = set()
-    for _ in range(FAR_EVERY):
+    assert begins(made) == [NOON - FAR, NOON - NEAR, NOON - NEAR]
+    monkeypatch.setattr(reach, "FAR_EVERY", 0.0)
+    assert begins(shortened()) == [NOON - FAR] * 3
+
+
+def begins(made: Reach) -> list[datetime]:
+    """Where the claims of the next three rounds begin."""
+    frontier = Frontier(made, NOON)
+    found = []
+    for _ in range(3):
         made.begin_round()
-        sinces.add(Frontier(made, NOON).since(NOON))
-    assert sinces == {NOON - NEAR, NOON - FAR}
+        found.append(frontier.since(NOON))
+    return found
 
 
 class Shop:
@@ -125,15 +133,9 @@ async def shop(migrated_url: str) -> AsyncIterator[Shop]:
 
 def test_of_rounds_that_follow_each_other_quickly_one_looks_back_to_the_beginning() -> None:
     made = Reach()
-    frontier = Frontier(made, NOON)
-    begins = []
-    for _ in range(3):
-        made.begin_round()
-        begins.append(frontier.since(NOON))
-    assert begins == [EVER, NOON - NEAR, NOON - NEAR]
+    assert begins(made) == [EVER, NOON - NEAR, NOON - NEAR]
     made.look_back()
-    made.begin_round()
-    assert frontier.since(NOON) == EVER
+    assert begins(made)[0] == EVER
     for _ in range(LOOKS):
         made.begin_round()
         made.note(2 * SLOW)

@@ -15,6 +15,7 @@ from cronwell.runtime.clock import Clock
 from cronwell.runtime.resting import rest_after
 from cronwell.store.port import EVER, Claimed, Found, Store, Tier
 from cronwell.worker.blocked import Blocked
+from cronwell.worker.gated import GATED_TIERS
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import NEAR, Reach
@@ -76,24 +77,34 @@ class Behind:
         """Go the way back to the beginning once, if the claims do not; or find out whether they should."""
         if not (self._reach.is_short or self._reach.is_suspect) or not self._lease.may_claim or self.has_any:
             return REST
-        took = await self._measure(1 if self._reach.is_short else TRIES)
+        took, waiting = await self._measure(1 if self._reach.is_short else TRIES)
         if not self._reach.is_short:
             return REST
         began = time.monotonic()
-        has_found = await self._find()
-        await self._blocked.settle_all()
+        has_found = False
+        if waiting or await self._waits_at_gates():
+            # Where nothing waits there is nothing to find on the same way twice more.
+            has_found = await self._find()
+            await self._blocked.settle_all()
         took += time.monotonic() - began
         # Where something has come up there may be more to come.
         rest = timedelta(seconds=took if has_found else rest_after(took))
         return min(max(REST, rest), LONGEST_REST)
 
-    async def _measure(self, tries: int) -> float:
-        """Have it judged by how long the way is; tell how long it took to go it once."""
+    async def _measure(self, tries: int) -> tuple[float, int]:
+        """Have it judged by how long the way is; tell how long it took to go it once, and how many wait there."""
         # The shortest times of some: the others are those of a busy machine.
         none = min([(await self._timed({}))[0] for _ in range(tries)])
         whole, waiting = min([await self._timed(self._before()) for _ in range(tries)])
         self._reach.judge(whole - none - waiting * FOR_EACH)
-        return whole
+        return whole, waiting
+
+    async def _waits_at_gates(self) -> bool:
+        """Whether something is ready that waits at a gate: it may have to be skipped."""
+        ready_by = self._clock.now() - NEAR
+        pools = {queue.pool for queue in self._queues}
+        before = {(pool, tier): ready_by for pool in pools for tier in GATED_TIERS}
+        return await self._store.count_before(before, 1) > 0
 
     async def _timed(self, before: Mapping[Tier, datetime]) -> tuple[float, int]:
         """How many seconds it took to count what waits behind, and how many they were."""

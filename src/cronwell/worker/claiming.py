@@ -17,7 +17,7 @@ from cronwell.worker.behind import Behind, Tail
 from cronwell.worker.blocked import Blocked
 from cronwell.worker.catalog import Catalog, KnownJob
 from cronwell.worker.elders import Elders
-from cronwell.worker.gated import Gated
+from cronwell.worker.gated import GATED_TIERS, Gated
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import Reach
@@ -25,7 +25,6 @@ from cronwell.worker.slots import Slots
 from cronwell.worker.upstreams import tell_upstreams
 
 PRIORITIES = (0, 1, 2)
-GATED_TIERS = (3, 4, 5)
 GATHER = timedelta(milliseconds=20)
 """How long after a claim a worker waits for more than a few places to fall free, before it claims for those."""
 CALM = timedelta(milliseconds=100)

@@ -14,6 +14,8 @@ from cronwell.model.fairness import FairShares
 from cronwell.runtime.resting import rest_after
 from cronwell.store.port import FIRST_GATE, LINES, Claimed, Gate, Line, Store
 
+GATED_TIERS = (3, 4, 5)
+"""Where what has a gate stands, apart from the others of its priority."""
 LOOK_EVERY = 0.1
 """Seconds between two looks, while nothing has ended that somebody may wait for."""
 CONTENDED, MOST_CONTENDED = 0.02, 0.32
