@@ -207,6 +207,14 @@ async def test_what_gone_workers_hold_is_found_and_that_of_living_ones_is_not(de
     assert await desk.store.abandoned(NOON, 5) == [], "what was claimed since is not looked at"
 
 
+async def test_what_waits_in_pools_that_nobody_serves_is_counted(desk: Desk) -> None:
+    for pool in ("a", "b", "b", "c", "d", "e"):
+        await desk.staged(await desk.job(pool=pool), NOON)
+    await desk.staged(await desk.job(pool="f"), NOON + MINUTE)
+    assert await desk.store.unserved(["d", "a", "nowhere"], NOON) == {"b": 2, "c": 1, "e": 1}
+    assert await desk.store.unserved([], NOON) == {"a": 1, "b": 2, "c": 1, "d": 1, "e": 1}
+
+
 async def test_an_unknown_workers_executions_are_rescued_once_it_is_entered_as_lost(desk: Desk) -> None:
     worker = uuid4()
     job = await desk.job()

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -291,7 +292,11 @@ async def test_those_that_wait_for_their_turn_get_it(house: House) -> None:
 
 
 @pytest.mark.usefixtures("always_short")
-async def test_what_overlaps_is_skipped(house: House) -> None:
+@pytest.mark.parametrize("group", [None, {"key": "db", "limit": 5}], ids=["by itself", "at a gate"])
+@pytest.mark.parametrize("behind", [timedelta(), timedelta(hours=1)], ids=["in time", "behind"])
+async def test_what_overlaps_is_skipped(
+    house: House, group: dict[str, Any] | None, behind: timedelta
+) -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
     async def work(ctx: Context) -> None:
@@ -299,13 +304,15 @@ async def test_what_overlaps_is_skipped(house: House) -> None:
         await release.wait()
 
     house.registry.add(work, "work")
-    job = await house.create(schedule={"every": "1s"}, overlap="skip")
-    await house.staging().run_once()
+    job = await house.create(schedule={"every": "1s"}, overlap="skip", group=group)
 
     async def skipped() -> bool:
         return any(each.state is State.SKIPPED for each in await house.history(job))
 
     async with house.working():
         await began.wait()
+        await house.database.execute(
+            "update executions set ready_at = ready_at - $1::interval where state = 'pending'", behind
+        )
         await until_async(skipped)
         release.set()

@@ -377,8 +377,11 @@ HOT = [
         [1, job_id(7), 1, job_id(5007), NOON, NOON],
         {"sliced": (JOB,), "looked_up": (CURSOR,), "awaited": (KEY,)},
     ),
-    # As much as workers hold at the moment, once in a walk.
-    Guard("abandoned", [NOON, 10], {"e": (way("executions_running"), way("executions_running", "worker"))}),
+    # Between the workers that live, and between the pools that are served: once in a walk.
+    Guard("abandoned", [NOON, 10], {"e": (way("executions_running", "worker"),)}),
+    Guard(
+        "unserved", [NOON, ["default", "other"]], {"due": (way("executions_claimable", "pool", "ready_at"),)}
+    ),
     Guard(
         "overdue",
         [timedelta(seconds=30), 1000],

@@ -1,7 +1,7 @@
 """The text that Prometheus scrapes.
 
-What processes count by themselves is there at once. How much waits is asked of the store, at most once in a while, and
-a store that does not answer makes those figures old, never the scrape fail.
+What processes count by themselves is there at once. How much waits is asked of the store, at most once in a while (the longer it
+takes the more seldom: behind an old transaction it is a long way), and a store that does not answer makes those figures old, never the scrape fail.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from cronwell import telemetry
 from cronwell.runtime.clock import Clock
+from cronwell.runtime.resting import rest_after
 from cronwell.store.port import Store
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -28,16 +29,18 @@ class Scrapes:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._asked_at = float("-inf")
+        self._ask_at = float("-inf")
         self._pools: set[str] = set()
         self._asking = asyncio.Lock()
 
     async def text(self) -> bytes:
         """The metrics of this process, or of all processes that share PROMETHEUS_MULTIPROC_DIR."""
         async with self._asking:
-            if self._clock.monotonic() - self._asked_at >= FRESH.total_seconds():
+            began = self._clock.monotonic()
+            if began >= self._ask_at:
                 await self._ask()
-                self._asked_at = self._clock.monotonic()
+                ended = self._clock.monotonic()
+                self._ask_at = ended + rest_after(ended - began, FRESH.total_seconds())
         return generate_latest(_registry())
 
     async def _ask(self) -> None:

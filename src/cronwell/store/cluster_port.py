@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -178,6 +178,10 @@ class ClusterStore(Protocol):
 
     async def abandoned(self, before: datetime, examples: int) -> list[Abandoned]:
         """What is running under workers that are gone since a time, or that are not known, by worker."""
+        ...
+
+    async def unserved(self, served: Collection[str], ready_by: datetime) -> dict[str, int]:
+        """How many executions wait that were ready by then in each pool that is none of these."""
         ...
 
     async def enter_lost(self, workers: Sequence[UUID], now: datetime) -> None:

@@ -68,6 +68,8 @@ class Behind:
         self._ahead = ahead
         self.tails = {queue.tier: Tail(store, queue.pool) for queue in queues}
         self.on_found: Callable[[], None] = lambda: None
+        self.count_workers: Callable[[], int] = lambda: 1
+        """How many work in its pools, itself included."""
 
     @property
     def has_any(self) -> bool:
@@ -89,7 +91,8 @@ class Behind:
         took += time.monotonic() - began
         # Where something has come up there may be more to come.
         rest = timedelta(seconds=took if has_found else rest_after(took))
-        return min(max(REST, rest), LONGEST_REST)
+        # However many workers there are, one of them has looked in about that time.
+        return min(max(REST, rest), LONGEST_REST * self.count_workers())
 
     async def _measure(self, tries: int) -> tuple[float, int]:
         """Have it judged by how long the way is; tell how long it took to go it once, and how many wait there."""

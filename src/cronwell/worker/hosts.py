@@ -32,6 +32,8 @@ class Hosts:
         self._settings = settings
         self._lease = lease
         self._valves = valves
+        self.workers = 1
+        """How many serve our pools, as far as is known."""
         self._stamp: tuple[int, datetime | None] | None = None
         self._limits: dict[Subject, Limit] = {}
         self._heard_until: datetime | None = None
@@ -80,7 +82,8 @@ class Hosts:
         own = self._lease.worker
         # One that has not entered yet, or is not seen, counts itself.
         workers = found.workers if own in found.workers else (*found.workers, own)
-        self._valves.limit(self._limits, len(workers), workers.index(own))
+        self.workers = len(workers)
+        self._valves.limit(self._limits, self.workers, workers.index(own))
 
     async def _release(self) -> None:
         """Let what waits for hosts that are well again be ready now."""

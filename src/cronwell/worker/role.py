@@ -121,6 +121,7 @@ async def worker_services(
 
     claiming = Claiming(store, clock, settings, lease, catalog, slots, tell=tell)
     claiming.behind.on_found = claim_waker.wake
+    claiming.behind.count_workers = lambda: hosts.workers
     orders = orders_for(lease.worker)
 
     def hear(topic: str) -> None:

@@ -131,9 +131,8 @@ class Scan:
             if worker.state in ("active", "draining")
             for pool in worker.pools
         }
-        for waiting in await self._store.backlog(now - UNSERVED_AFTER):
-            if waiting.pool not in served:
-                self._tallies[UNSERVED].add(waiting.depth, [waiting.pool])
+        for pool, waiting in (await self._store.unserved(served, now - UNSERVED_AFTER)).items():
+            self._tallies[UNSERVED].add(waiting, [pool])
         return self._tallies[ORPHANED].found + self._tallies[UNSERVED].found
 
     async def _tell(self) -> None:

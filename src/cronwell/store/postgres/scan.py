@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
@@ -34,6 +34,10 @@ class ScanReads:
     async def abandoned(self, before: datetime, examples: int) -> list[Abandoned]:
         rows = await self._database.fetch(_SQL["abandoned"], before, examples)
         return [Abandoned(row["worker"], row["held"], tuple(row["jobs"]), row["is_unknown"]) for row in rows]
+
+    async def unserved(self, served: Collection[str], ready_by: datetime) -> dict[str, int]:
+        rows = await self._database.fetch(_SQL["unserved"], ready_by, list(served))
+        return {row["pool"]: row["depth"] for row in rows}
 
     async def enter_lost(self, workers: Sequence[UUID], now: datetime) -> None:
         await self._database.execute(_SQL["enter_lost"], list(workers), now)

@@ -50,16 +50,53 @@ end
 
 -- name: abandoned
 -- What is running, so the database says, under workers whose lease ended before $1 or that it does not know, of what was
--- claimed before then: how many, some of their jobs, and whether the worker is not known.
+-- claimed before then: how many, some of their jobs, and whether the worker is not known. Looked for between the names of those that
+-- live: behind an old transaction lies under these whatever they have claimed since it began.
+with names as (
+    select id
+    from workers
+    where state in ('active', 'draining')
+        or lease_until >= $1
+    union all
+    select '00000000-0000-0000-0000-000000000000'
+),
+gaps as (
+    select id as above, lead(id, 1, 'ffffffff-ffff-ffff-ffff-ffffffffffff') over (order by id) as below
+    from names
+)
 select
-    e.worker, count(*) as held, (array_agg(e.job_id::text))[1:$2] as jobs, bool_and(w.id is null) as is_unknown
-from executions as e
-left join workers as w on w.id = e.worker
-where e.state = 'running'
-    and e.worker is not null
-    and e.claimed_at < $1
-    and (w.id is null or (w.state in ('lost', 'stopped') and w.lease_until < $1))
-group by e.worker
+    held.worker, count(*) as held, (array_agg(held.job_id::text))[1:$2] as jobs, bool_and(w.id is null) as is_unknown
+from gaps
+cross join lateral (
+    select worker, job_id
+    from executions as e
+    where worker > gaps.above
+        and worker < gaps.below
+        and state = 'running'
+        and claimed_at < $1
+    offset 0
+) as held
+left join workers as w on w.id = held.worker
+group by held.worker
+
+-- name: unserved
+-- For each pool that is not among $2: how many executions wait that were ready by $1. Looked for between the names of those that are:
+-- behind an old transaction lies under these whatever was ready since it began.
+with gaps as (
+    select pool as above, lead(pool, 1, chr(1114111)) over (order by pool collate "C") as below
+    from unnest(array_prepend('', $2::text[])) as named (pool)
+)
+select waiting.pool, waiting.depth
+from gaps
+cross join lateral (
+    select pool, count(*) as depth
+    from executions as due
+    where pool > gaps.above
+        and pool < gaps.below
+        and state in ('pending', 'retrying')
+        and ready_at <= $1
+    group by pool
+) as waiting
 
 -- name: enter_lost
 -- Enter workers that nobody knows as lost, so that what is running under their names is taken back.
