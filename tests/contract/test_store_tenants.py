@@ -518,7 +518,16 @@ OF_ALL = {
     *("pulse", "begin_anew", "incarnation"),
     *("enter_shards", "hold_shards", "mark_shards", "list_shards"),
     *("see_node", "stop_node", "list_nodes", "forget_nodes", "ask_to_drain"),
-    *("suspects", "suspect", "slice_end", "abandoned", "enter_lost", "put_findings", "list_findings"),
+    *(
+        "suspects",
+        "suspect",
+        "slice_end",
+        "abandoned",
+        "unserved",
+        "enter_lost",
+        "put_findings",
+        "list_findings",
+    ),
 }
 
 
