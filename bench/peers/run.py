@@ -162,7 +162,8 @@ async def _run(
     for work in works:
         console.print(table_of(work, TITLES[work].format(**sizes), found[work]))
     console.print(
-        f"on {facts['machine']}; limit of the bare statements {limit:,.0f}/s; {facts['postgresql']}"
+        f"on {facts['machine']}; limit of the bare statements {limit:,.0f}/s; PostgreSQL "
+        + ", ".join(f"{name} {value}" for name, value in facts["postgresql"].items())
     )
     _write(options.output, report_of(facts, limit, tasks, found))
 

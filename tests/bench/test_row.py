@@ -40,6 +40,9 @@ def test_single_fields_of_a_plan_are_changed() -> None:
         ({"rat": "7"}, r"no field 'rat' in this plan; there are rate, seconds, "),
         ({"rate": "fast"}, "rate must be a number, not 'fast'"),
         ({"rate": "1.5"}, "rate must be a number, not '1.5'"),
+        ({"rate": "-1"}, "rate must be 0 or more, and not '-1'"),
+        ({"sample_seconds": "nan"}, "sample_seconds must be 0 or more, and not 'nan'"),
+        ({"sample_seconds": "inf"}, "sample_seconds must be 0 or more, and not 'inf'"),
     ],
 )
 def test_a_change_that_a_plan_cannot_take_is_refused(changes: dict[str, str], told: str) -> None:

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import asyncpg
 
-from cronwell import config, telemetry
+from cronwell import config, errors, telemetry
 from cronwell.config import Settings
 from cronwell.runtime.embedded import EmbeddedPostgres
 from cronwell.runtime.postgres import Database
@@ -47,6 +47,26 @@ def server(settings: Settings) -> Iterator[Server]:
             yield Server(url, embedded.pid)
         finally:
             embedded.stop()
+
+
+async def require_rights(url: str) -> None:
+    """A benchmark makes and drops databases, and writes the jobs of many tenants at once."""
+    try:
+        connection = await asyncpg.connect(url, timeout=10)
+    except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+        raise errors.StoreUnavailable(
+            f"PostgreSQL does not answer: {str(error) or type(error).__name__}; unset CRONWELL_DATABASE_URL to measure on an"
+            " embedded one"
+        ) from None
+    try:
+        is_superuser = await connection.fetchval("select rolsuper from pg_roles where rolname = current_user")
+    finally:
+        await connection.close()
+    if not is_superuser:
+        raise errors.ConfigError(
+            "the role in CRONWELL_DATABASE_URL is no superuser: a benchmark makes databases of its own and fills them"
+            " past row-level security; name a superuser, or unset it for an embedded PostgreSQL"
+        )
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from cronwell.bench.cost import Reading, read_meters
 from cronwell.bench.facts import facts_of
-from cronwell.bench.fleet import Fleet, Server, scratch, server
+from cronwell.bench.fleet import Fleet, Server, require_rights, scratch, server
 from cronwell.bench.limit import measure_limit
 from cronwell.config import Settings
 from cronwell.runtime.postgres import Database
@@ -59,6 +59,8 @@ async def break_ground(
     settings: Settings, stage: Stage, *, workers: int, limit_executions: int
 ) -> AsyncIterator[Ground]:
     """Start a server if none is configured."""
+    if settings.database.url:
+        await require_rights(settings.database.url)
     with server(settings) as postgres:
         async with scratch(postgres.url) as (database, _):
             facts = await facts_of(database)

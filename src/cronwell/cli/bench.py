@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -26,7 +27,7 @@ WIDTH = 140
 # Three minutes that say what a machine can do.
 OVERVIEW = {
     "drain": {"executions": "100000"},
-    "steady": {"rate": "3000", "seconds": "30"},
+    "steady": {"rate": "3000", "share": "0", "seconds": "30"},
     "lateness": {"rate": "500", "seconds": "30"},
 }
 
@@ -59,13 +60,12 @@ def bench(
     On an embedded PostgreSQL of its own, or on scratch databases of the one in CRONWELL_DATABASE_URL. Without names, an
     overview in three minutes. Keep the machine quiet meanwhile.
     """
-    plans = _plans(names or [], changes or [])
+    plans = _plans(names or [], changes or [], is_quick=quick)
     # Before anything is measured for plots that cannot be drawn.
     draw = None if plots is None else _drawing_into(plots)
     report, table = _measure(
         context.obj.settings(),
         plans,
-        is_quick=quick,
         workers=workers or os.cpu_count() or 1,
         limit=limit_executions or (5_000 if quick else 100_000),
         keep=lambda report: None if output is None else _write(output, report),
@@ -78,7 +78,10 @@ def bench(
         from rich.console import Console
 
         # Where nobody's window bounds it, as wide as it needs to be.
-        Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+        console = Console(width=None if sys.stdout.isatty() else WIDTH)
+        console.print(table)
+        if quick:
+            console.print("small plans only show that it works: whether they meet a target says nothing")
 
 
 def _write(output: Path, report: dict[str, Any]) -> None:
@@ -98,14 +101,15 @@ def _drawing_into(folder: Path) -> Callable[[dict[str, Any]], object]:
     return lambda report: write(report, folder)
 
 
-def _plans(names: list[str], changes: list[str]) -> dict[str, dict[str, str]]:
-    """The rows to measure, each with what to change in its plan."""
-    from cronwell.bench.rows import ROWS
+def _plans(names: list[str], changes: list[str], *, is_quick: bool) -> dict[str, Any]:
+    """The rows to measure, each with its plan."""
+    from cronwell.bench.rows import ROWS, plan_of
 
     if unknown := [name for name in names if name not in ROWS and name != ALL]:
         raise Failure(f"no row {unknown[0]!r}; there are {', '.join(ROWS)} and `{ALL}`", ExitCode.USAGE)
+    plans: dict[str, dict[str, str]]
     if not names:
-        plans = {name: dict(plan) for name, plan in OVERVIEW.items()}
+        plans = {name: {} if is_quick else dict(plan) for name, plan in OVERVIEW.items()}
     else:
         plans = {name: {} for name in (ROWS if ALL in names else names)}
     for change in changes:
@@ -117,14 +121,13 @@ def _plans(names: list[str], changes: list[str]) -> dict[str, dict[str, str]]:
                 ExitCode.USAGE,
             )
         plans[name][field] = value
-    return plans
+    return {name: plan_of(name, is_quick=is_quick, changes=given) for name, given in plans.items()}
 
 
 def _measure(
     settings: Settings,
-    plans: dict[str, dict[str, str]],
+    plans: dict[str, Any],
     *,
-    is_quick: bool,
     workers: int,
     limit: int,
     keep: Callable[[dict[str, Any]], object],
@@ -152,12 +155,10 @@ def _measure(
 
             async with break_ground(settings, stage, workers=workers, limit_executions=limit) as ground:
                 report: dict[str, Any] = {"facts": ground.facts, "limit_executions": limit, "rows": {}}
-                for name, changes in plans.items():
-                    row = await rows.measure(
-                        name, await ground.surveyed(), is_quick=is_quick, changes=changes
-                    )
+                for name, plan in plans.items():
+                    row = await rows.measure(name, await ground.surveyed(), plan)
                     found.append(row)
-                    report["rows"][row.name] = row.as_dict()
+                    report["rows"][row.name] = {**row.as_dict(), "plan": dataclasses.asdict(plan)}
                     keep(report)
         return report, table_of(found, ground.facts)
 

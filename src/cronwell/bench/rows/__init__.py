@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,11 +30,15 @@ ROWS: Mapping[str, str] = {
 """Each row's name and what it measures, in the order of the table."""
 
 
-async def measure(name: str, ground: Ground, *, is_quick: bool, changes: Mapping[str, str]) -> Row:
-    """Measure one row: the full plan or the quick one, with single fields of it changed."""
+def plan_of(name: str, *, is_quick: bool, changes: Mapping[str, str]) -> Any:
+    """A row's plan: the full one or the quick one, with single fields of it changed."""
     module: Any = importlib.import_module(f"cronwell.bench.rows.{name}")
-    plan = module.QUICK if is_quick else module.Plan()
-    row: Row = await module.measure(ground, changed(plan, changes))
+    return changed(module.QUICK if is_quick else module.Plan(), changes)
+
+
+async def measure(name: str, ground: Ground, plan: Any) -> Row:
+    """Measure one row by its plan."""
+    row: Row = await importlib.import_module(f"cronwell.bench.rows.{name}").measure(ground, plan)
     return row
 
 
@@ -48,4 +53,6 @@ def changed(plan: Any, changes: Mapping[str, str]) -> Any:
             read[name] = known[name](text)
         except ValueError:
             raise errors.ConfigError(f"{name} must be a number, not {text!r}") from None
+        if not 0 <= read[name] < math.inf:
+            raise errors.ConfigError(f"{name} must be 0 or more, and not {text!r}")
     return dataclasses.replace(plan, **read)
