@@ -10,8 +10,9 @@ import asyncio
 import dataclasses
 import json
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = _chosen(options.peers, [peer.name for peer in catalogue.peers()])
     works = _chosen(options.work, WORKS)
     console = Console(width=None if sys.stdout.isatty() else 140)
-    asyncio.run(_run(options, sizes, chosen, works, console))
+    try:
+        asyncio.run(_until_told(_run(options, sizes, chosen, works, console)))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise SystemExit(128 + signal.SIGTERM) from None
+
+
+async def _until_told(run: Coroutine[Any, Any, None]) -> None:
+    """Let SIGTERM end it as Ctrl-C does: else what was started would go on without us."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task.cancelling() or task.cancel())
+    await run
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -64,12 +76,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"another size of one of {', '.join(f'{name} ({size:,})' for name, size in SIZES.items())} (repeatable)",
     )  # fmt: skip
     parser.add_argument(
-        "--cores", type=int, default=os.cpu_count() or 1, help="worker processes or threads of each"
+        "--cores", type=_at_least_one, default=os.cpu_count() or 1, help="worker processes or threads of each"
     )
     parser.add_argument("--patience", type=float, default=180, help="seconds after which a drain is stopped")
     parser.add_argument(
         "--rounds",
-        type=int,
+        type=_at_least_one,
         default=3,
         help="how often drains that are soon over are run; the middle one counts",
     )
@@ -81,11 +93,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _at_least_one(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"write a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
 def _sizes(changes: Sequence[str]) -> dict[str, int]:
     sizes = dict(SIZES)
     for change in changes:
         name, _, value = change.partition("=")
-        if name not in sizes or not value.isdigit() or int(value) < 1:
+        if name not in sizes or not (value.isascii() and value.isdigit()) or int(value) < 1:
             raise SystemExit(f"--size {change}: write FIELD=N, with FIELD of {', '.join(SIZES)}")
         sizes[name] = int(value)
     return sizes

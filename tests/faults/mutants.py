@@ -172,7 +172,7 @@ def always_short() -> None:
     _replace(reach, "LOOKS", 1)
     _replace(reach, "SLOW", -1.0)
     _replace(front, "SLOW", -1000.0)
-    _replace(front, "rest_after", lambda seconds: 1000.0)
+    _replace(front, "rest_after", lambda seconds, least=0.0: least or 1000.0)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

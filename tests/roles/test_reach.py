@@ -270,6 +270,41 @@ async def test_what_is_found_behind_does_not_overtake_a_higher_priority(house: H
 
 
 @pytest.mark.usefixtures("always_short")
+async def test_what_is_left_of_a_low_priority_keeps_none_of_a_higher_one_from_being_found(
+    house: House,
+) -> None:
+    began: list[str] = []
+
+    async def work(ctx: Context) -> None:
+        began.append(ctx.job)
+        done_at = time.monotonic() + 0.1
+        await until(lambda: time.monotonic() > done_at)
+
+    async def come_up_behind(name: str) -> None:
+        # Not so long ago that it would get a place for its age.
+        key = await house.trigger(name)
+        await house.database.execute(
+            "update executions set pool = 'default', ready_at = ready_at - interval '20 seconds' where slot = $1",
+            key.slot,
+        )
+
+    house.registry.add(work, "work")
+    await house.create("first", priority="low")
+    await house.create("herd", priority="high", overlap="allow")
+    await house.create("low", pool="elsewhere", priority="low")
+    await house.create("late", pool="elsewhere", priority="high")
+    async with house.working(concurrency=1):
+        await house.until_state(await house.trigger("first"), State.SUCCEEDED)
+        for _ in range(60):
+            await house.trigger("herd")
+        await come_up_behind("low")
+        await until(lambda: began.count("herd") >= 10)
+        await come_up_behind("late")
+        await until(lambda: "late" in began or began.count("herd") == 60)
+    assert "late" in began, "and not only after the herd"
+
+
+@pytest.mark.usefixtures("always_short")
 async def test_those_that_wait_for_their_turn_get_it(house: House) -> None:
     release = asyncio.Event()
     begun: list[str] = []

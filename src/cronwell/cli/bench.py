@@ -44,10 +44,11 @@ def bench(
         typer.Option("--set", metavar="NAME.FIELD=N", help="Another figure in a row's plan (repeatable)."),
     ] = None,
     limit_executions: Annotated[
-        int | None, typer.Option(help="Executions that the limit is measured by: 100,000, or 5,000 if quick.")
+        int | None,
+        typer.Option(help="Executions that the limit is measured by: 100,000, or 5,000 if quick.", min=1),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Worker processes; as many as cores by default.")
+        int | None, typer.Option(help="Worker processes; as many as cores by default.", min=1)
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the report as JSON to this file.")] = None,
     plots: Annotated[
@@ -61,8 +62,10 @@ def bench(
     overview in three minutes. Keep the machine quiet meanwhile.
     """
     plans = _plans(names or [], changes or [], is_quick=quick)
-    # Before anything is measured for plots that cannot be drawn.
+    # Before anything is measured for plots that cannot be drawn, or a report that cannot be kept.
     draw = None if plots is None else _drawing_into(plots)
+    if output is not None:
+        _check_writable(output)
     report, table = _measure(
         context.obj.settings(),
         plans,
@@ -84,8 +87,16 @@ def bench(
             console.print("small plans only show that it works: whether they meet a target says nothing")
 
 
+def _check_writable(output: Path) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with output.open("a"):
+            pass
+    except OSError as error:
+        raise Failure(f"the report cannot be written to {output}: {error.strerror}", ExitCode.USAGE) from None
+
+
 def _write(output: Path, report: dict[str, Any]) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(report, indent=2) + "\n")
 
 

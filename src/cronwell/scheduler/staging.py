@@ -104,7 +104,7 @@ class Staging:
         each = max(1, -(-self._jobs // len(epochs)))
         async with self._store.transaction() as transaction:
             looked = time.monotonic()
-            cursors = await transaction.lock_due(self._front.since(epochs), horizon, each)
+            cursors = await transaction.lock_due(self._front.since(epochs, now), horizon, each)
             self._front.looked(time.monotonic() - looked, len(cursors))
             moves = self._pace.spread(await self._plan(transaction, cursors, now, horizon), now)
             if cursors:

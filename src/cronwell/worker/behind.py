@@ -67,17 +67,21 @@ class Behind:
         self._blocked = blocked
         self._ahead = ahead
         self.tails = {queue.tier: Tail(store, queue.pool) for queue in queues}
+        self._again_at = 0.0
         self.on_found: Callable[[], None] = lambda: None
         self.count_workers: Callable[[], int] = lambda: 1
         """How many work in its pools, itself included."""
 
     @property
-    def has_any(self) -> bool:
+    def _has_any(self) -> bool:
         return any(tail.found for tail in self.tails.values())
 
     async def look(self) -> timedelta:
         """Go the way back to the beginning once, if the claims do not; or find out whether they should."""
-        if not (self._reach.is_short or self._reach.is_suspect) or not self._lease.may_claim or self.has_any:
+        if not (self._reach.is_short or self._reach.is_suspect) or not self._lease.may_claim:
+            return REST
+        if self._has_any and time.monotonic() < self._again_at:
+            # Of what was found something is left. It may be of a tier that has to wait, so others are looked for all the same.
             return REST
         took, waiting = await self._measure(1 if self._reach.is_short else TRIES)
         if not self._reach.is_short:
@@ -89,10 +93,12 @@ class Behind:
             has_found = await self._find()
             await self._blocked.settle_all()
         took += time.monotonic() - began
-        # Where something has come up there may be more to come.
-        rest = timedelta(seconds=took if has_found else rest_after(took))
         # However many workers there are, one of them has looked in about that time.
-        return min(max(REST, rest), LONGEST_REST * self.count_workers())
+        longest = (LONGEST_REST * self.count_workers()).total_seconds()
+        rest = min(rest_after(took, REST.total_seconds()), longest)
+        self._again_at = time.monotonic() + rest
+        # Where something has come up there may be more to come.
+        return timedelta(seconds=min(max(took, REST.total_seconds()), longest) if has_found else rest)
 
     async def _measure(self, tries: int) -> tuple[float, int]:
         """Have it judged by how long the way is; tell how long it took to go it once, and how many wait there."""
