@@ -9,6 +9,7 @@ from typing import Any
 from cronwell.model.execution import ExecutionKey, Kind
 from cronwell.store.port import Claimed, NewExecution
 from cronwell.store.postgres.store import PostgresStore
+from cronwell.targets.handler import Context
 from tests.support.house import SECOND, TENANT, House
 from tests.support.waiting import until_async
 
@@ -106,3 +107,22 @@ async def test_a_worker_that_holds_enough_waits_until_some_places_are_free(house
     assert all(
         each.started_at - each.ready_at < SECOND / 5 for each in await house.history() if each.started_at
     )
+
+
+async def test_a_pool_with_more_than_there_are_places_for_leaves_some_to_the_workers_other_pools(
+    house: House,
+) -> None:
+    began: list[str] = []
+
+    @house.registry.add
+    async def work(ctx: Context) -> None:
+        began.append(ctx.job)
+
+    for name in ("crowded", "calm"):
+        await house.create(name, pool=name, overlap="allow")
+    for _ in range(60):
+        await house.trigger("crowded")
+    await house.trigger("calm")
+    async with house.working(pools=("crowded", "calm"), concurrency=1):
+        await until_all_ended(house, 61)
+    assert began.index("calm") < 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -56,13 +57,14 @@ class Claiming:
         self._gated_share = Ageing()
         self._is_crowded = False
         """The last round ended before it came to what waits at gates."""
-        self._pools = [
+        self._pools = deque(
             (
                 Elders(store, pool, len(PRIORITIES), settings.ageing),
                 [Queue(store, pool, priority, self._reach) for priority in PRIORITIES],
             )
             for pool in settings.pools
-        ]
+        )
+        """Each comes first in its turn: one with more than there are places for would leave none to the others."""
         self._queues = [queue for _, queues in self._pools for queue in queues]
         self._blocked = Blocked(store, clock, settings.pools, self._reach, tell)
         self.behind = Behind(
@@ -150,6 +152,7 @@ class Claiming:
         if self._is_crowded and (share := self._gated_share.allot(self._room)):
             # What waits at gates comes last, and would not come at all.
             await self._claim_from(self._gated, share, ahead)
+        self._pools.rotate(-1)
         for elders, queues in self._pools:
             if self._room > 0:
                 await elders.claim(self._room, self._claim_aged)
