@@ -531,8 +531,13 @@ COLD = [
     Guard("undo_dependents", [1, _KEYS[1], NOON, NOON], {"executions": (KEY,)}),
     Guard("revive_execution", [*_ONE, NOON], {"executions": (KEY,), "newer": (EARLIER,), "jobs": (JOB,)}),
     Guard(
-        "lock_imminent",
+        "make_way",
         [1, job_id(7), NOON, NOON + timedelta(seconds=5)],
+        {"executions": (way("executions_unfinished", "job_id", "slot"),)},
+    ),
+    Guard(
+        "begun_ahead",
+        [1, job_id(7), NOON, NOON + timedelta(seconds=5), "2s"],
         {"executions": (way("executions_unfinished", "job_id", "slot"),)},
     ),
     Guard("unfinished", [1, job_id(7), NOON, 1], {"executions": (OF_JOB,)}),

@@ -28,6 +28,7 @@ from cronwell.runtime.clock import Clock
 from cronwell.store.port import Execution, ExecutionFilter, NewExecution, Store, Transaction
 
 REDRIVE_BATCH = 500
+_MICROSECOND = timedelta(microseconds=1)
 UNSET: Any = object()
 
 
@@ -67,14 +68,18 @@ class Executions:
             locked = await transaction.lock_job(tenant_id, job.id)
             if locked is None or locked.state == "deleted":
                 raise errors.NotFound(f"job {job.name!r} is deleted")
-            now = self._clock.now()
+            slot = now = self._clock.now()
+            if limit is not None:
+                # What a worker holds and will start in a moment comes first, and so does whatever another host's clock put ahead.
+                begun = await transaction.make_way(tenant_id, job.id, now)
+                slot = now if begun is None else begun + _MICROSECOND
             if limit is not None and spec.overlap in ("skip", "queue_one"):
                 most = limit + (spec.overlap == "queue_one")
-                _check_overlap(await transaction.unfinished(tenant_id, job.id, now, most), job.name, most)
+                _check_overlap(await transaction.unfinished(tenant_id, job.id, slot, most), job.name, most)
             new = NewExecution(
                 tenant_id=tenant_id,
-                key=ExecutionKey(job.id, Kind.MANUAL, now),
-                ready_at=now,
+                key=ExecutionKey(job.id, Kind.MANUAL, slot),
+                ready_at=slot,
                 revision=locked.revision,
                 priority=PRIORITIES[spec.priority],
                 running_limit=limit,
@@ -86,7 +91,7 @@ class Executions:
             )
             while not await transaction.insert_execution(new):
                 # Another trigger of this job in the same microsecond.
-                slot = new.key.slot + timedelta(microseconds=1)
+                slot = new.key.slot + _MICROSECOND
                 new = dataclasses.replace(new, key=dataclasses.replace(new.key, slot=slot))
             view = execution_view(_as_stored(new, job.name))
             await transaction.note_change(

@@ -227,11 +227,15 @@ class Transaction(
     async def rebase_open(
         self, job: NewJob, revision: int, priority: int, group: tuple[str, int] | None = None
     ) -> list[Touched]: ...
-    async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
-        """The executions of a job that have not ended and whose slot has come or that a worker has claimed, newest first.
+    async def make_way(self, tenant_id: int, job_id: UUID, now: datetime) -> datetime | None:
+        """Have no worker claim what comes next of a limited job unless it sees what this transaction adds.
 
-        No worker claims a slot just ahead until the transaction has ended.
+        What was claimed already, ahead of its instant, goes on; the last slot of those is told.
         """
+        ...
+
+    async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
+        """The executions of a job that have not ended and whose slot has come or that a worker has claimed, newest first."""
         ...
 
     async def insert_execution(self, new: NewExecution) -> bool:

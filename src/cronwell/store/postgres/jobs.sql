@@ -288,18 +288,41 @@ where tenant_id = $1
     )
 returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
--- name: lock_imminent
--- Lock what workers may claim of a limited job from now to $4: a claim that is under way is waited for, and none is made until
--- this transaction has ended.
-select slot
-from executions
+-- name: make_way
+-- Keep workers from what comes of a limited job from $3 to $4, until they see what this transaction adds before it. A claim
+-- that is under way is waited for, and none is made until this transaction has ended: what waits is locked. One that began before
+-- that end, and comes to the lock after it, has not seen what was added: the rows it knows have another place by then, and it
+-- leaves them to the next (part `take` in claims.sql). That is all that this changes of them.
+update executions
+set ready_at = ready_at
 where tenant_id = $1
     and job_id = $2
     and slot > $3
     and slot <= $4
     and running_limit is not null
     and state in ('pending', 'running', 'retrying')
-for update
+    and state::text <> 'running'
+
+-- name: begun_ahead
+-- The last of those which `make_way` would keep workers from that had begun before: it was claimed ahead of its instant. What was
+-- moved, and so begins before its slot, is none of them. Way is made for as far as $4: from now on this transaction ends where
+-- its process does nothing for the time $5, long before workers claim what lies further ahead.
+select
+    (
+        select slot
+        from executions
+        where tenant_id = $1
+            and job_id = $2
+            and slot > $3
+            and slot <= $4
+            and running_limit is not null
+            and state in ('pending', 'running', 'retrying')
+            and attempt > 0
+            and reason is distinct from 'moved'
+        order by slot desc
+        limit 1
+    ),
+    set_config('idle_in_transaction_session_timeout', $5, true)
 
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first. What was moved counts from the time

@@ -46,8 +46,9 @@ _STAGING = load_statements(_HERE / "staging.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 
-# Further ahead than any worker claims.
+# Further ahead than any worker claims before a transaction that makes way has ended, which it does where its process stands still.
 IMMINENT = timedelta(seconds=5)
+_STANDING_STILL = "2s"
 # So many slots at once are worth a savepoint, which takes a statement of its own.
 MANY = 64
 _READY_AT = itemgetter(2)
@@ -196,9 +197,16 @@ class PostgresTransaction(
         )
         return [touched_of(row) for row in rows]
 
-    async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
+    async def make_way(self, tenant_id: int, job_id: UUID, now: datetime) -> datetime | None:
         # Two statements: the second sees what was claimed while the first waited.
-        await self._connection.execute(_JOBS["lock_imminent"], tenant_id, job_id, now, now + IMMINENT)
+        given = (tenant_id, job_id, now, now + IMMINENT)
+        await self._connection.execute(_JOBS["make_way"], *given)
+        begun: datetime | None = await self._connection.fetchval(
+            _JOBS["begun_ahead"], *given, _STANDING_STILL
+        )
+        return begun
+
+    async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
         rows = await self._connection.fetch(_JOBS["unfinished"], tenant_id, job_id, now, limit)
         return [key_of(row) for row in rows]
 
