@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -67,6 +69,30 @@ async def test_one_that_is_due_behind_a_herd_is_in_the_next_claim(shop: Shop) ->
     assert await shop.claim(50) == {HERD: 50}
     await shop.fill(OTHER, 1, late=TICK)
     assert await shop.claim(50) == {HERD: 49, OTHER: 1}
+
+
+async def test_one_slow_look_on_a_busy_machine_keeps_nobody_unseen(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resting, "FACTOR", 20)
+    monkeypatch.setattr(queue_module, "STALE_AFTER", 0.0)
+    store, delay = shop.desk.store, 0.0
+    looks = store.waiting_tenants
+
+    async def sometimes_slow(*given: Any) -> dict[int, float]:
+        await asyncio.sleep(delay)
+        return await looks(*given)
+
+    monkeypatch.setattr(store, "waiting_tenants", sometimes_slow)
+    await shop.fill(HERD, 500, late=2 * SECOND)
+    await shop.claim(10)
+    await shop.claim(10)
+    await asyncio.sleep(0.5)
+    delay = 0.1  # after which it would rest for two seconds
+    await shop.claim(10)
+    await shop.fill(OTHER, 1, late=TICK)
+    await asyncio.sleep(0.5)
+    assert await shop.claim(10) == {HERD: 9, OTHER: 1}
 
 
 async def test_two_with_more_than_there_is_room_for_share_by_their_weights(shop: Shop) -> None:

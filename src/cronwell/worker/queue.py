@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
@@ -16,6 +16,8 @@ from cronwell.worker.reach import Frontier, Reach
 STALE_AFTER, STALE_AT_LAST = 0.05, 1.0
 """Seconds after which it is looked up again who has something waiting: at least, and at the most, however long that takes. Whoever
 comes meanwhile gets no share."""
+LOOKS = 3
+"""Of so many the shortest counts: on a busy machine one takes fifty times as long now and then."""
 
 
 class Queue:
@@ -39,6 +41,7 @@ class Queue:
         self._is_crowded = False
         self._backlog: dict[int, float] = {}
         self._fresh_until = 0.0
+        self._looks: deque[float] = deque(maxlen=LOOKS)
 
     async def claim(self, worker: UUID, places: int, *, ready_by: datetime, now: datetime) -> list[Claimed]:
         """Claim for so many places; fewer where no more is due, or where some was changed in that very moment."""
@@ -98,7 +101,8 @@ class Queue:
             since = self.frontier.since(now) if self._reach.is_short else EVER
             self._backlog = await self._store.waiting_tenants(*self.tier, ready_by, since)
             ended = time.monotonic()
-            self._fresh_until = ended + min(rest_after(ended - began, STALE_AFTER), STALE_AT_LAST)
+            self._looks.append(ended - began)
+            self._fresh_until = ended + min(rest_after(min(self._looks), STALE_AFTER), STALE_AT_LAST)
 
     def _note(self, shares: dict[int, int], claims: list[Claimed], ready_by: datetime) -> None:
         """Who got less than its share has nothing left that could be had."""
