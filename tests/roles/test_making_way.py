@@ -20,7 +20,12 @@ from cronwell.store.postgres.store import PostgresStore
 from cronwell.store.postgres.transaction import PostgresTransaction
 from tests.contract.desk import ended
 from tests.support.house import SECOND, TENANT, House
+from tests.support.waiting import until_async
 
+SLEEPS = (
+    "select exists (select from pg_stat_activity"
+    " where datname = current_database() and wait_event = 'PgSleep')"
+)
 CLAIM = load_statements(Path(postgres.__file__).parent / "claims.sql")["claim"]
 
 
@@ -87,7 +92,7 @@ async def test_a_claim_that_began_before_a_trigger_was_committed_leaves_what_com
     assert slow != CLAIM
     given = ("default", 1, ahead.slot, worker.id, 10, house.clock.now(), ahead.slot - 10 * SECOND)
     claiming = asyncio.create_task(house.database.fetch(slow, *given))
-    await asyncio.sleep(0.3)
+    await until_async(lambda: house.database.fetchval(SLEEPS))
     store.may_commit.set()
     asked = await task
     assert not claiming.done()
@@ -161,8 +166,8 @@ async def test_who_stands_still_before_a_commit_keeps_nobody_waiting(house: Hous
     job, worker = await house.create(overlap="queue_all"), await house.enter()
     ahead = await staged(house, job, house.clock.now() + 4 * SECOND)
     store, task = await trigger_held_up(house)
-    await asyncio.sleep(3)
-    assert await claim(house, worker, ahead.slot) == [ahead]
+    assert await claim(house, worker, ahead.slot) == []
+    assert await until_async(lambda: claim(house, worker, ahead.slot)) == [ahead]
     store.may_commit.set()
     with pytest.raises(errors.StoreUnavailable):
         await task

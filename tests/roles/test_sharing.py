@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -23,6 +22,16 @@ from tests.contract.desk import NOON, SECOND, Desk
 
 HERD, OTHER, HEAVY = 1, 2, 3
 TICK = timedelta(milliseconds=1)
+
+
+@dataclass
+class Watch:
+    """A clock that goes when it is told to, in place of the module `time`."""
+
+    shows: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.shows
 
 
 @dataclass
@@ -75,23 +84,24 @@ async def test_one_slow_look_on_a_busy_machine_keeps_nobody_unseen(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resting, "FACTOR", 20)
-    monkeypatch.setattr(queue_module, "STALE_AFTER", 0.0)
-    store, delay = shop.desk.store, 0.0
+    watch = Watch()
+    monkeypatch.setattr(queue_module, "time", watch)
+    store, takes = shop.desk.store, 0.001
     looks = store.waiting_tenants
 
-    async def sometimes_slow(*given: Any) -> dict[int, float]:
-        await asyncio.sleep(delay)
+    async def timed(*given: Any) -> dict[int, float]:
+        watch.shows += takes
         return await looks(*given)
 
-    monkeypatch.setattr(store, "waiting_tenants", sometimes_slow)
+    monkeypatch.setattr(store, "waiting_tenants", timed)
     await shop.fill(HERD, 500, late=2 * SECOND)
     await shop.claim(10)
     await shop.claim(10)
-    await asyncio.sleep(0.5)
-    delay = 0.1  # after which it would rest for two seconds
+    watch.shows += 0.1
+    takes = 0.1  # after which it would rest for two seconds
     await shop.claim(10)
     await shop.fill(OTHER, 1, late=TICK)
-    await asyncio.sleep(0.5)
+    watch.shows += 0.1
     assert await shop.claim(10) == {HERD: 9, OTHER: 1}
 
 
