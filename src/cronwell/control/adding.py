@@ -20,7 +20,8 @@ from cronwell.control.naming import note_named, unknown_secrets
 from cronwell.control.scheduling import first_move, rests_until
 from cronwell.model.identity import RANDOM_BYTES, new_job_ids
 from cronwell.model.schedule import Schedule
-from cronwell.store.port import Cursor, Move, NewJob, Transaction
+from cronwell.runtime.clock import Clock
+from cronwell.store.port import Cursor, Move, NewJob, Store, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,33 @@ class Judged:
     known: Known
 
 
+Placed = tuple[NewJob, Move | None] | errors.UserError
+"""A job that was added, and what is staged of it; or why it was not."""
+
+
+async def add(
+    store: Store,
+    clock: Clock,
+    settings: SchedulerSettings,
+    tenant_id: int,
+    definitions: Sequence[Definition],
+    known: Known,
+    *,
+    is_frequent: bool = False,
+) -> tuple[datetime, list[Placed]]:
+    """Add jobs in one transaction, and tell when; those for which the tenant's quota has no room are refused."""
+    try:
+        async with store.transaction(is_frequent=is_frequent) as transaction:
+            now = clock.now()
+            return now, await insert(transaction, tenant_id, definitions, known, now=now, settings=settings)
+    except errors.QuotaExceeded as full:
+        if not full.room:
+            return clock.now(), [full] * len(definitions)
+        fitting = definitions[: full.room]
+        now, made = await add(store, clock, settings, tenant_id, fitting, known, is_frequent=is_frequent)
+        return now, [*made, *[full] * (len(definitions) - full.room)]
+
+
 async def insert(
     transaction: Transaction,
     tenant_id: int,
@@ -52,7 +80,7 @@ async def insert(
     *,
     now: datetime,
     settings: SchedulerSettings,
-) -> list[tuple[NewJob, Move | None] | errors.UserError]:
+) -> list[Placed]:
     """Add jobs, each of which is there afterwards or has its name taken, or names or follows what is not there; raises
     QuotaExceeded where they are too many."""
     if unknown := await unknown_secrets(transaction, tenant_id, definitions):

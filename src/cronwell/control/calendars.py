@@ -71,6 +71,9 @@ class Known:
         return [CalendarUse(name, job_id, self.revisions.get(name, 0)) for name in schedule.filter.names]
 
 
+NONE_KNOWN = Known({}, {})
+
+
 class Calendars:
     """The verbs. One instance serves a process."""
 
@@ -145,7 +148,7 @@ class Calendars:
 
     async def named(self, tenant_id: int, names: Sequence[str]) -> Known:
         if not names:
-            return Known({}, {})
+            return NONE_KNOWN
         found = await self._store.get_calendars(tenant_id, names)
         loaded = await asyncio.to_thread(_load, found, self._clock.now().date())
         if len(found) < len(names):

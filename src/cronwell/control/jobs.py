@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from cronwell import errors, telemetry
 from cronwell.bus.port import Bus, work_in
 from cronwell.config import Settings
-from cronwell.control.adding import Created, Judged, insert
+from cronwell.control.adding import Created, Judged, Placed, add, insert
 from cronwell.control.calendars import Calendars, Known
 from cronwell.control.crew import Crew
 from cronwell.control.definitions import Definition, Kept, judge, payload_size, remark
@@ -29,6 +29,7 @@ from cronwell.control.drafts import (
     read_id,
 )
 from cronwell.control.following import keep_followed, leave_dependents, relink, take_turn
+from cronwell.control.gathering import Gathering, is_plain
 from cronwell.control.idempotency import Answered, RequestKey, once
 from cronwell.control.naming import forget_named, note_renamed
 from cronwell.control.overriding import begin, begin_again
@@ -52,10 +53,10 @@ from cronwell.store.port import (
     Job,
     JobFilter,
     Move,
-    NewJob,
     Store,
     Touched,
     Transaction,
+    Worker,
 )
 
 LATEST = 5
@@ -74,31 +75,34 @@ class Jobs:
         self._crew = Crew(store, clock)
         self._shapes = Shapes(settings)
         self._judging = asyncio.Lock()
+        self._gathering = Gathering(store, clock, settings.scheduler)
 
     async def create(self, caller: Caller, raw: Mapping[str, Any], key: RequestKey | None = None) -> Answered:
         """Add a job; its slots inside the look-ahead are staged in the same transaction."""
         workers = await self._crew.for_job(raw)
         known = await self._calendars.known(caller.tenant_id, [raw])
+        if key is None:
+            definition = self._judge_new(caller, raw, known, self._clock.now())
+            if is_plain(definition):
+                now, placed = await self._gathering.add(caller.tenant_id, definition)
+                view, move = _shown(definition, placed, workers, now)
+                await self._tell_of(view, move)
+                return Answered(201, view.model_dump_json())
         made: list[tuple[JobView, Move | None]] = []
 
         async def act(transaction: Transaction) -> tuple[int, BaseModel]:
             now = self._clock.now()
             definition = self._judge_new(caller, raw, known, now)
-            remarks = remark(definition, workers, now=now)
-            [created] = await insert(
+            [placed] = await insert(
                 transaction, caller.tenant_id, [definition], known, now=now, settings=self._settings.scheduler
             )
-            if isinstance(created, errors.UserError):
-                raise created
-            job, move = created
-            view = job_view(as_stored(job, move, now), remarks)
+            view, move = _shown(definition, placed, workers, now)
             made.append((view, move))
             return 201, view
 
         answered = await once(self._store, self._clock, caller.tenant_id, key, act, is_frequent=True)
         for view, move in made:
-            telemetry.job_changed("created", job=str(view.id), name=view.name)
-            await self._announce([move])
+            await self._tell_of(view, move)
         return answered
 
     async def create_many(self, caller: Caller, raws: Sequence[Mapping[str, Any]]) -> list[Created]:
@@ -126,7 +130,14 @@ class Jobs:
         results = list(judged.results)
         for start in range(0, len(judged.good), BATCH):
             chunk = judged.good[start : start + BATCH]
-            made = await self._add(caller, [definition for _, definition in chunk], judged.known)
+            _, made = await add(
+                self._store,
+                self._clock,
+                self._settings.scheduler,
+                caller.tenant_id,
+                [definition for _, definition in chunk],
+                judged.known,
+            )
             moves: list[Move | None] = []
             for (place, definition), created in zip(chunk, made, strict=True):
                 if isinstance(created, errors.UserError):
@@ -258,20 +269,6 @@ class Jobs:
             )
         return job
 
-    async def _add(
-        self, caller: Caller, definitions: Sequence[Definition], known: Known
-    ) -> list[tuple[NewJob, Move | None] | errors.UserError]:
-        """Add jobs in one transaction; those for which the tenant's quota has no room are refused."""
-        try:
-            async with self._store.transaction() as transaction:
-                now, settings = self._clock.now(), self._settings.scheduler
-                return await insert(
-                    transaction, caller.tenant_id, definitions, known, now=now, settings=settings
-                )
-        except errors.QuotaExceeded as full:
-            made = await self._add(caller, definitions[: full.room], known) if full.room else []
-            return [*made, *[full] * (len(definitions) - full.room)]
-
     def _judge_new(self, caller: Caller, raw: Mapping[str, Any], known: Known, now: datetime) -> Definition:
         """What the caller wants a new job to be; raises where it may not be that, or not by this caller."""
         return _allowed(caller, self._shapes.judge(raw, now=now, calendars=known.calendars))
@@ -359,6 +356,10 @@ class Jobs:
         runs_left = await unstage(transaction, job, now=now, settings=self._settings.scheduler)
         return runs_left, await transaction.withhold_due(job.tenant_id, job.id, now, reason)
 
+    async def _tell_of(self, view: JobView, move: Move | None) -> None:
+        telemetry.job_changed("created", job=str(view.id), name=view.name)
+        await self._announce([move])
+
     async def _announce(self, moves: Iterable[Move | None]) -> None:
         """Tell workers of slots that are due before they would look by themselves."""
         soon = self._clock.now() + self._settings.worker.pre_claim + timedelta(seconds=1)
@@ -377,3 +378,13 @@ def _allowed(caller: Caller, definition: Definition) -> Definition:
     if caller.quotas.payload_bytes is not None:
         caller.quotas.check_payload(payload_size(definition.spec.payload))
     return definition
+
+
+def _shown(
+    definition: Definition, placed: Placed, workers: Sequence[Worker], now: datetime
+) -> tuple[JobView, Move | None]:
+    """What is told of a job that was added; raises where it was not."""
+    if isinstance(placed, errors.UserError):
+        raise placed
+    job, move = placed
+    return job_view(as_stored(job, move, now), remark(definition, workers, now=now)), move

@@ -24,6 +24,8 @@ class Actor:
     source: str
     """The address that they asked from."""
     request_id: str
+    requests: str = ""
+    """By which request each of several new jobs came, where they are added together: a JSON object by their names."""
 
 
 _tenant: ContextVar[int | None] = ContextVar("acting_for", default=None)
@@ -41,6 +43,11 @@ def act_as(actor: Actor | None) -> None:
     _actor.set(actor)
 
 
+def actor() -> Actor | None:
+    """In whose name the present task acts."""
+    return _actor.get()
+
+
 @contextlib.contextmanager
 def acting_for(tenant_id: int | None) -> Iterator[None]:
     """Act for a tenant within the block; None: for the whole installation."""
@@ -54,12 +61,12 @@ def acting_for(tenant_id: int | None) -> Iterator[None]:
 @contextlib.contextmanager
 def acting_for_nobody() -> Iterator[None]:
     """Within the block statements are sent as they are: for what belongs to no tenant, and changes nothing."""
-    tenant, actor = _tenant.set(None), _actor.set(None)
+    tenant, somebody = _tenant.set(None), _actor.set(None)
     try:
         yield
     finally:
         _tenant.reset(tenant)
-        _actor.reset(actor)
+        _actor.reset(somebody)
 
 
 @contextlib.contextmanager
@@ -81,14 +88,16 @@ def begin(*, keeps_plans: bool = False) -> str:
 
     With `keeps_plans` a statement in it is planned once for a connection, whatever the session does with others.
     """
-    tenant_id, actor = _tenant.get(), _actor.get()
+    tenant_id, somebody = _tenant.get(), _actor.get()
     said: dict[str, str] = {}
-    if actor is not None:
+    if somebody is not None:
         said = {
-            "cronwell.actor": actor.name,
-            "cronwell.source": actor.source,
-            "cronwell.request": actor.request_id,
+            "cronwell.actor": somebody.name,
+            "cronwell.source": somebody.source,
+            "cronwell.request": somebody.request_id,
         }
+        if somebody.requests:
+            said["cronwell.requests"] = somebody.requests
     if tenant_id is not None:
         said["cronwell.tenant"] = f"{tenant_id:d}"
         if not _is_judged.get():

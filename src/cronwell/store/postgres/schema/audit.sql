@@ -122,15 +122,19 @@ begin
 end
 $$;
 
--- Jobs come by the thousand: their columns are named, which takes a third of the time that taking rows apart does.
+-- Jobs come by the thousand: their columns are named, which takes a third of the time that taking rows apart does. Those that came
+-- one by one and were added together have a request each.
 create function note_added_jobs() returns trigger
 language plpgsql security definer set search_path from current as $$
+declare
+    requests json := nullif(current_setting('cronwell.requests', true), '')::json;
 begin
     with written as (
         insert into audit (tenant_id, at, actor, source, request_id, action, object, after)
         select
             tenant_id, clock_timestamp(), current_setting('cronwell.actor'),
-            coalesce(current_setting('cronwell.source', true), ''), coalesce(current_setting('cronwell.request', true), ''),
+            coalesce(current_setting('cronwell.source', true), ''),
+            coalesce(requests ->> name, current_setting('cronwell.request', true), ''),
             'created', 'job:' || id,
             json_build_object('id', id, 'name', name, 'state', state, 'revision', revision, 'spec', spec)
         from added

@@ -1,0 +1,172 @@
+"""Jobs that are made at once share transactions, and each is answered, refused and written down as if it had come alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cronwell.control.gathering import MOST
+from cronwell.runtime.postgres import Database
+from tests.api.rig import HOURLY, Caller, Reply, Rig, calling
+from tests.support.waiting import until_async
+
+AT_ONCE = 40
+
+
+async def _make(api: Caller, name: str, **fields: object) -> Reply:
+    """Make a job by a request whose id is told by its name."""
+    headers = {"X-Request-Id": f"by-{name}"}
+    return await api.call("POST", "/v1/jobs", {**HOURLY, "name": name, **fields}, headers=headers)
+
+
+async def _made_by(database: Database, *names: str) -> dict[str, str]:
+    """The requests that the audit says jobs came by."""
+    rows = await database.fetch(
+        "select after ->> 'name' as name, request_id from audit where action = 'created'"
+        " and object in (select 'job:' || id from jobs where name = any($1))",
+        list(names),
+    )
+    return {row["name"]: row["request_id"] for row in rows}
+
+
+@asynccontextmanager
+async def _held(database: Database) -> AsyncIterator[None]:
+    """Let no job be added for a while, so that those that come gather."""
+    async with database.transaction() as connection:
+        await connection.execute("lock table jobs in exclusive mode")
+        yield
+
+
+async def _are_waiting(database: Database) -> bool:
+    query = "select exists (select from pg_locks where relation = 'jobs'::regclass and not granted)"
+    return bool(await database.fetchval(query))
+
+
+async def test_jobs_made_at_once_share_transactions_and_each_is_written_down_by_its_own_request(
+    api: Caller, api_database: Database
+) -> None:
+    names = [f"together-{n:02}" for n in range(AT_ONCE)]
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        asked = [tasks.create_task(_make(api, name), name=name) for name in names]
+        await until_async(lambda: _are_waiting(api_database))
+    replies = [task.result() for task in asked]
+    assert [(reply.status, reply.json["name"]) for reply in replies] == [(201, name) for name in names]
+    query = "select count(distinct xmin::text) from jobs where name like 'together-%'"
+    # One that found nobody, perhaps some that came before the next began, and all others.
+    assert await api_database.fetchval(query) <= 4
+    assert await _made_by(api_database, *names) == {name: f"by-{name}" for name in names}
+
+
+async def test_more_than_share_a_transaction_are_all_made(api: Caller, api_database: Database) -> None:
+    async with calling(api.url) as other, asyncio.TaskGroup() as tasks, _held(api_database):
+        asked = [
+            tasks.create_task(_make(caller, f"{place}-{n}"), name="make")
+            for place, caller in enumerate((api, other))
+            for n in range(MOST)
+        ]
+        await until_async(lambda: _are_waiting(api_database))
+    assert {task.result().status for task in asked} == {201}
+    assert await api_database.fetchval("select count(*) from jobs") == 2 * MOST
+
+
+async def test_of_one_name_the_one_that_is_made_is_written_down_by_its_request(
+    api: Caller, api_database: Database
+) -> None:
+    async def make(number: int) -> Reply:
+        return await api.post("/v1/jobs", {**HOURLY, "name": "wanted"}, X_Request_Id=f"number-{number}")
+
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        asked = [tasks.create_task(make(n), name="make") for n in range(AT_ONCE)]
+        await until_async(lambda: _are_waiting(api_database))
+    replies = [task.result() for task in asked]
+    [winner] = [place for place, reply in enumerate(replies) if reply.status == 201]
+    assert {reply.status for place, reply in enumerate(replies) if place != winner} == {409}
+    assert await _made_by(api_database, "wanted") == {"wanted": f"number-{winner}"}
+
+
+async def test_one_that_cannot_be_written_fails_alone(api: Caller, api_database: Database) -> None:
+    await api_database.execute(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$ begin if new.name = 'poison' then raise 'no'; end if; return new; end $$;"
+        " create trigger refuse before insert on jobs for each row execute function refuse()"
+    )
+    try:
+        async with asyncio.TaskGroup() as tasks, _held(api_database):
+            asked = {
+                name: tasks.create_task(_make(api, name), name=name)
+                for name in ["first", "poison", *(f"other-{n}" for n in range(10))]
+            }
+            await until_async(lambda: _are_waiting(api_database))
+    finally:
+        await api_database.execute("drop trigger refuse on jobs; drop function refuse()")
+    statuses = {name: task.result().status for name, task in asked.items()}
+    assert statuses.pop("poison") == 500
+    assert set(statuses.values()) == {201}
+    assert await _made_by(api_database, *statuses) == {name: f"by-{name}" for name in statuses}
+
+
+async def test_who_goes_away_takes_nobody_along(rig: Rig, api_database: Database) -> None:
+    api = rig.caller
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        gone = tasks.create_task(_make(api, "gone"), name="gone")
+        await until_async(lambda: _are_waiting(api_database))
+        impatient = tasks.create_task(_make(api, "impatient"), name="impatient")
+        others = [tasks.create_task(_make(api, f"stays-{n}"), name="stays") for n in range(10)]
+        # Answered after those that were sent before it have come, as all are served by one loop.
+        assert (await api.get("/healthz")).status == 200
+        gone.cancel()
+        impatient.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(gone, impatient)
+    assert {task.result().status for task in others} == {201}
+    # What nobody waits for was made or not, but is whole: nothing of it is in the way of another try.
+    again = await _make(api, "gone")
+    assert again.status in (201, 409)
+
+
+async def test_what_needs_a_transaction_of_its_own_is_made_beside_the_others(
+    api: Caller, api_database: Database
+) -> None:
+    await api.create(name="upstream")
+    follower = {"target": HOURLY["target"], "after": ["upstream"]}
+    replies = await asyncio.gather(
+        *(_make(api, f"plain-{n}") for n in range(10)),
+        *(api.post("/v1/jobs", {"name": f"follows-{n}", **follower}) for n in range(5)),
+        *(
+            api.post("/v1/jobs", {**HOURLY, "name": f"keyed-{n}"}, Idempotency_Key=f"key-{n}")
+            for n in range(5)
+        ),
+    )
+    assert {reply.status for reply in replies} == {201}, [reply.body for reply in replies]
+    assert await api_database.fetchval("select count(*) from dependencies") == 5
+
+
+async def test_each_is_written_down_in_the_name_of_who_sent_it(api: Caller, api_database: Database) -> None:
+    keys = [
+        (await api.post("/v1/keys", {"name": f"key-{n}", "scopes": ["read", "write"]})).json for n in (1, 2)
+    ]
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        asked = [
+            tasks.create_task(
+                api.post(
+                    "/v1/jobs",
+                    {**HOURLY, "name": f"{key['prefix']}-{n}"},
+                    Authorization=f"Bearer {key['key']}",
+                ),
+                name="make",
+            )
+            for n in range(AT_ONCE // 2)
+            for key in keys
+        ]
+        await until_async(lambda: _are_waiting(api_database))
+    assert {task.result().status for task in asked} == {201}
+    rows = await api_database.fetch(
+        "select after ->> 'name' as name, actor from audit where action = 'created'"
+        " and object in (select 'job:' || id from jobs)"
+    )
+    names = {row["name"]: row["actor"] for row in rows}
+    assert len(names) == AT_ONCE
+    for name, actor in names.items():
+        assert actor == f"key {name.rpartition('-')[0]}"
