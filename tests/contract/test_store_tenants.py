@@ -382,6 +382,7 @@ TRANSACTION: dict[str, tuple[Reach, object]] = {
     "withhold_due": (lambda t, e: t.withhold_due(OTHER, e.job.id, NOON, "theirs"), []),
     "rebase_open": (lambda t, e: t.rebase_open(e.as_other, 9, 0), []),
     "unfinished": (lambda t, e: t.unfinished(OTHER, e.job.id, NOON, 10), []),
+    "make_way": (lambda t, e: t.make_way(OTHER, e.job.id, NOON), None),
     "insert_execution": (
         lambda t, e: t.insert_execution(new_execution(e.as_other, payload='"theirs"', key=e.pending)),
         True,

@@ -252,7 +252,7 @@ async def test_what_is_about_to_be_claimed_is_not_claimed_while_a_trigger_decide
     await until(lambda: house.clock.now() > execution.key.slot - timedelta(milliseconds=450))
     async with house.store.transaction() as transaction:
         now = house.clock.now()
-        assert await transaction.unfinished(TENANT, job, now, 1) == []
+        assert await transaction.make_way(TENANT, job, now) is None
         soon = now + timedelta(seconds=1)
         assert await house.store.claim(worker.id, "default", 1, ready_by=soon, limit=10, now=now) == []
     assert len(await house.store.claim(worker.id, "default", 1, ready_by=soon, limit=10, now=now)) == 1
