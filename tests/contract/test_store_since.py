@@ -8,7 +8,7 @@ from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey, State
 from cronwell.store.port import EVER, Claimed, Found
-from tests.contract.desk import HOUR, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk
+from tests.contract.desk import DAY, HOUR, MINUTE, NOON, OTHER_TENANT, SECOND, TENANT, Desk
 
 TIER = ("default", 1)
 
@@ -44,6 +44,42 @@ async def test_a_claim_takes_what_is_ready_at_its_beginning_and_nothing_before(d
     assert await claim_since(desk, NOON - 2 * MINUTE) == {NOON - n * MINUTE for n in range(3)}
     assert await claim_since(desk, NOON - 2 * MINUTE) == set()
     assert await claim_since(desk, EVER) == {NOON - 3 * MINUTE, NOON - 4 * MINUTE}
+
+
+async def test_a_claim_leaves_earlier_slots_than_it_looks_for(desk: Desk) -> None:
+    slots = [NOON - n * DAY for n in range(4)]
+    for tenant in (TENANT, OTHER_TENANT):
+        for slot in slots:
+            await desk.staged(await desk.job(tenant_id=tenant), slot, ready_at=NOON)
+    store, worker, late = desk.store, await desk.worker(), NOON - HOUR
+    for bound, expected in ((NOON - DAY, slots[:2]), (EVER, slots[2:])):
+        assert await store.due_tiers({TIER: EVER}, NOON, bound) == {TIER}
+        by_shares = await store.claim_shares(
+            worker,
+            *TIER,
+            shares={OTHER_TENANT: 9},
+            ready_by=NOON,
+            now=NOON,
+            since={OTHER_TENANT: late},
+            slots_since=bound,
+        )
+        in_order = await store.claim(
+            worker, *TIER, limit=9, ready_by=NOON, now=NOON, since=late, slots_since=bound
+        )
+        for claims in (by_shares, in_order):
+            assert sorted((claim.key.slot for claim in claims), reverse=True) == expected
+        assert await store.due_tiers({TIER: EVER}, NOON, bound) == set()
+
+
+async def test_what_is_unfinished_since_days_is_in_the_way_of_slots_that_are_not(desk: Desk) -> None:
+    job, worker = await desk.job(), await desk.worker()
+    await desk.staged(job, NOON - 3 * DAY, running_limit=1)
+    assert await claim_since(desk, EVER, worker) == {NOON - 3 * DAY}
+    await desk.staged(job, NOON, running_limit=1)
+    claims = await desk.store.claim(
+        worker, *TIER, ready_by=NOON, limit=9, now=NOON, since=NOON - MINUTE, slots_since=NOON - DAY
+    )
+    assert claims == []
 
 
 async def test_shares_begin_at_a_moment_of_each_tenant(desk: Desk) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,10 +13,10 @@ from uuid import UUID
 import pytest
 
 from cronwell.config import DatabaseSettings
-from cronwell.model.execution import State
+from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.runtime.postgres import Connection, Database
 from cronwell.runtime.statements import load_statements
-from cronwell.store.port import EVER
+from cronwell.store.port import EVER, NewExecution
 from cronwell.store.postgres import store as store_module
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import Context
@@ -24,11 +24,13 @@ from cronwell.worker import reach
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import FAR, FOR_EACH, LOOKS, NEAR, SLOW, Frontier, Reach
 from tests.contract.desk import NOON, SECOND, Desk
-from tests.support.house import House
+from tests.support.house import TENANT, House
 from tests.support.waiting import until, until_async
 
 MINUTE = timedelta(minutes=1)
+YESTERDAY = datetime(NOON.year, NOON.month, NOON.day, tzinfo=UTC) - timedelta(days=1)
 TICK = timedelta(milliseconds=1)
+BACKLOG = 500
 _CLAIMS = load_statements(Path(store_module.__file__).with_name("claims.sql"))
 _ENTRIES = """
 select sum(pg_stat_get_xact_tuples_returned(inhrelid))
@@ -100,6 +102,40 @@ def begins(made: Reach) -> list[datetime]:
     for _ in range(3):
         made.begin_round()
         found.append(frontier.since(NOON))
+    return found
+
+
+def test_rounds_in_between_look_for_slots_of_the_last_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert days_of(Reach(), 3) == [EVER, YESTERDAY, YESTERDAY]
+    assert days_of(shortened(), 3) == [EVER, YESTERDAY, YESTERDAY], (
+        "those that look far back look at all days"
+    )
+    monkeypatch.setattr(reach, "WHOLE_EVERY", 0.0)
+    assert days_of(Reach(), 3) == [EVER] * 3
+
+
+def test_rounds_look_into_all_days_as_long_as_there_is_something_in_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Reach()
+    assert days_of(made, 2) == [EVER, YESTERDAY]
+    made.meet(YESTERDAY, NOON)
+    assert days_of(made, 1) == [YESTERDAY]
+    made.meet(YESTERDAY - TICK, NOON)
+    assert days_of(made, 2) == [EVER, EVER]
+    with monkeypatch.context() as patch:
+        patch.setattr(reach, "WHOLE_EVERY", 0.0)
+        made.look_back()
+        assert days_of(made, 1) == [EVER]
+    assert days_of(made, 2) == [EVER, YESTERDAY], "the last that looked into them met nothing"
+
+
+def days_of(made: Reach, rounds: int) -> list[datetime]:
+    """The earliest slots that the next rounds look for."""
+    found = []
+    for _ in range(rounds):
+        made.begin_round()
+        found.append(made.slots_since(NOON))
     return found
 
 
@@ -215,7 +251,7 @@ async def test_behind_an_old_transaction_claims_read_what_they_take(shop: Shop, 
 async def _entries_passed(connection: Connection, worker: UUID, since: datetime) -> int:
     """How many entries of the index a claim goes through."""
     before = await connection.fetchval(_ENTRIES)
-    await connection.fetch(_CLAIMS["claim"], "default", 1, NOON, worker, 10, NOON, since)
+    await connection.fetch(_CLAIMS["claim"], "default", 1, NOON, worker, 10, NOON, since, EVER)
     return int(await connection.fetchval(_ENTRIES) - before)
 
 
@@ -224,6 +260,31 @@ def always_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers whose claims are short from the start, and stay so."""
     monkeypatch.setattr(reach, "LOOKS", 1)
     monkeypatch.setattr(reach, "SLOW", -1.0)
+
+
+def old_slot(job: UUID, slot: datetime, now: datetime) -> NewExecution:
+    key = ExecutionKey(job, Kind.MANUAL, slot)
+    return NewExecution(TENANT, key, now, 1, 1, None, "default", None, "triggered")
+
+
+async def test_a_backlog_of_old_slots_is_run_without_a_rest(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(ctx: Context) -> None:
+        pass
+
+    for every in ("WHOLE_EVERY", "FAR_EVERY"):
+        # Only the first round looks into all days by itself, and it takes a part of them.
+        monkeypatch.setattr(reach, every, 1e9)
+    house.registry.add(work, "work")
+    job, now = await house.create(overlap="allow"), house.clock.now()
+    async with house.store.transaction() as transaction:
+        await transaction.insert_executions(
+            [old_slot(job, now - timedelta(days=9) + n * TICK, now) for n in range(BACKLOG)]
+        )
+    async with house.working(claim_batch=BACKLOG // 5):
+        sql = "select count(*) = $1 from executions where state = 'succeeded'"
+        await until_async(lambda: house.database.fetchval(sql, BACKLOG))
 
 
 @pytest.mark.usefixtures("always_short")

@@ -54,12 +54,8 @@ CLAIMABLE = way("executions_claimable", "pool", "priority", "ready_at")
 EARLIER = way("executions_unfinished", "job_id", "slot")
 # How a claim finds what holds up an execution of a job that limits them. What is unfinished since more than a day is little,
 # and in an index of its own.
-_BLOCKING = {
-    "earlier": (EARLIER,),
-    "other": (EARLIER,),
-    "moved": (KEY,),
-    "executions": (way("executions_unfinished", "slot"), PLACE, KEY),
-}
+_IN_THE_WAY = {"earlier": (EARLIER,), "other": (EARLIER,), "moved": (KEY,)}
+_BLOCKING = {**_IN_THE_WAY, "executions": (PLACE, KEY)}
 OF_JOB = way("executions_pkey", "job_id", "tenant_id")
 HELD_BY = way("executions_held", "held_by")
 AT_SLOT = way("executions_pkey", "job_id", "slot", "tenant_id")
@@ -171,7 +167,7 @@ HOT = [
     Guard("lock_awaiting", [NOON, 1000], {"c": (way("cursors_awaiting"),), "awaited": (KEY,)}),
     Guard(
         "claim",
-        ["default", 1, NOON, worker_id(1), 1000, NOON, EVER],
+        ["default", 1, NOON, worker_id(1), 1000, NOON, EVER, EVER],
         {
             "candidate": (CLAIMABLE,),
             **_BLOCKING,
@@ -180,17 +176,17 @@ HOT = [
     ),
     Guard(
         "startable",
-        [["default"], [1], NOON, worker_id(1), 1000, NOON, [NOON]],
+        [["default"], [1], NOON, worker_id(1), 1000, NOON, [NOON], EVER],
         {
             "candidate": (CLAIMABLE,),
-            **_BLOCKING,
+            **_IN_THE_WAY,
         },
         is_sorted_by_index=True,
     ),
     Guard("count_before", [["default"], [1], [NOON], 1000], {"due": (CLAIMABLE,)}),
     Guard(
         "claim_found",
-        [_KEYS[0], _KEYS[1], NOON, worker_id(1), ["scheduled"] * _COUNT, NOON, _SLOTS, "default"],
+        [_KEYS[0], _KEYS[1], NOON, worker_id(1), ["scheduled"] * _COUNT, NOON, _SLOTS, EVER, "default"],
         {
             "candidate": (KEY,),
             **_BLOCKING,
@@ -198,7 +194,7 @@ HOT = [
     ),
     Guard(
         "claim_shares",
-        ["default", 1, NOON, worker_id(1), [1, 2], NOON, [500, 500], [EVER, NOON]],
+        ["default", 1, NOON, worker_id(1), [1, 2], NOON, [500, 500], EVER, [EVER, NOON]],
         {
             "candidate": (way("executions_waiting", "pool", "priority", "tenant_id", "ready_at"),),
             **_BLOCKING,
@@ -230,7 +226,7 @@ HOT = [
         },
     ),
     Guard("cancel_overlapped", [_KEYS[1], _SLOTS, NOON], {"executions": (EARLIER,), "e": (KEY,)}),
-    Guard("due_tiers", [["default"], [1], NOON, [EVER]], {"due": (CLAIMABLE,)}),
+    Guard("due_tiers", [["default"], [1], NOON, [EVER], EVER], {"due": (CLAIMABLE,)}),
     Guard(
         "waiting_gates",
         [["default"], NOON, 1000, 0, ""],
@@ -245,7 +241,7 @@ HOT = [
         "claim_gated",
         [
             *(["default"] * 2, [4, 4], NOON, worker_id(1), 1000, NOON),
-            *([1, 1], ["", "warehouse"], [500, 3], [0, 0]),
+            *([1, 1], EVER, [500, 3], [0, 0], ["", "warehouse"]),
         ],
         {
             "candidate": (way("executions_gated", "pool", "priority", "tenant_id", "gate", "ready_at"),),
@@ -268,7 +264,7 @@ HOT = [
                 _NONE,
                 _NONE,
             ),
-            [False] * _COUNT,
+            *([False] * _COUNT, min(_SLOTS)),
         ],
         {"e": (KEY,)},
     ),
@@ -293,7 +289,7 @@ HOT = [
     Guard("tell_stuck", [NOON], {"j": (JOB,)}),
     Guard(
         "succeed",
-        [_KEYS[0], _KEYS[1], "scheduled", _MICROS, _FENCES, _MICROS, _MICROS, worker_id(1)],
+        [_KEYS[0], _KEYS[1], "scheduled", _MICROS, _FENCES, _MICROS, _MICROS, worker_id(1), min(_MICROS)],
         {"e": (KEY,)},
     ),
     Guard(
@@ -533,12 +529,12 @@ COLD = [
     Guard(
         "make_way",
         [1, job_id(7), NOON, NOON + timedelta(seconds=5)],
-        {"executions": (way("executions_unfinished", "job_id", "slot"),)},
+        {"executions": (EARLIER, KEY)},
     ),
     Guard(
         "begun_ahead",
-        [1, job_id(7), NOON, NOON + timedelta(seconds=5), "2s"],
-        {"executions": (way("executions_unfinished", "job_id", "slot"),)},
+        [1, job_id(7), NOON, NOON + timedelta(seconds=5)],
+        {"executions": (EARLIER,)},
     ),
     Guard("unfinished", [1, job_id(7), NOON, 1], {"executions": (OF_JOB,)}),
     Guard("overrides_waiting", [NOON, NOON, timedelta(days=31), *_NO_PLACE, 1000], {"c": (CURSOR,)}),
@@ -594,7 +590,7 @@ COLD = [
 
 # These add rows, or read tables that stay small.
 UNGUARDED = {
-    *("insert_jobs", "put_cursor", "insert_skips", "register"),
+    *("insert_jobs", "put_cursor", "insert_skips", "register", "hurry"),
     # One key, and a tenant by its own.
     "callback_terms",
     *("insert_backfill", "lock_backfill", "put_backfill", "insert_asked"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 
@@ -13,8 +14,9 @@ from cronwell.config import DatabaseSettings
 from cronwell.runtime.acting import acting_for, judged_by_statement
 from cronwell.runtime.postgres import Connection, Database
 from cronwell.store.port import EVER
+from cronwell.store.postgres.rows import micros
 from tests.schema import million, plans
-from tests.schema.guards import COLD, HOT, STATEMENTS, UNGUARDED, Guard
+from tests.schema.guards import COLD, HOT, STATEMENTS, UNGUARDED, Guard, way
 from tests.schema.million import NOON, worker_id
 from tests.support import postgres
 
@@ -120,6 +122,14 @@ async def test_row_level_security_takes_no_index_away(guard: Guard, million_url:
             guard.check(plan, besides=million.empty_partitions(), without=["kind"])
 
 
+async def test_what_a_claim_asks_of_the_days_behind_goes_by_its_index(hot: Connection) -> None:
+    body: str = await hot.fetchval("select prosrc from pg_proc where proname = 'unfinished_before'")
+    sql = body.partition("return query")[2].rpartition(";\nend")[0].rstrip(";")
+    sql = re.sub(r"\bready_by\b", "$2::timestamptz", re.sub(r"\buntil\b", "$1::timestamptz", sql))
+    guard = Guard("unfinished_before", [NOON, NOON], {"old": (way("executions_unfinished", "slot"),)})
+    guard.check(await plans.generic_plan(hot, sql, guard.args))
+
+
 def test_every_statement_on_a_large_table_has_a_guard() -> None:
     guarded = {guard.statement for guard in (*HOT, *COLD)}
     assert set(STATEMENTS) == guarded | UNGUARDED
@@ -172,11 +182,27 @@ async def test_without_an_index_its_guards_fail(index: str, hot: Connection, col
 
 @pytest.mark.parametrize("batch", [1, 100, 1000])
 async def test_a_claim_from_a_herd_reads_as_much_as_it_takes(batch: int, hot: Connection) -> None:
-    args = ["default", 1, NOON, worker_id(1), batch, NOON, EVER]
+    args = ["default", 1, NOON, worker_id(1), batch, NOON, EVER, EVER]
     plan = await plans.run_plan(hot, STATEMENTS["claim"], args)
     # Each is looked at twice, as a candidate and by its key, in a herd of 200,000.
     assert 2 * batch <= plan.rows_read <= 2 * batch + 10
     assert plan.buffers <= 25 * batch + 100
+
+
+@pytest.mark.parametrize("statement", ["claim", "claim_shares", "due_tiers", "complete", "succeed"])
+async def test_a_statement_that_looks_for_new_slots_names_no_day_before_them(
+    statement: str, hot: Connection
+) -> None:
+    """Each would cost it 0.01 ms."""
+    [guard] = [each for each in HOT if each.statement == statement]
+    since: object = micros(NOON) if statement == "succeed" else NOON
+    *args, last = guard.args
+    given = [*args[:-1], since, last] if statement == "claim_shares" else [*args, since]
+    plan = await plans.run_plan(hot, guard.sql, given)
+    days = {scan.partition for scan in plan.scans if scan.table == "executions"}
+    # Those that may be in the way lie up to a day before.
+    assert min(days) >= f"executions_{NOON - timedelta(days=1):%Y%m%d}", plan
+    assert f"executions_{NOON:%Y%m%d}" in days
 
 
 async def test_locking_due_cursors_reads_as_many_as_are_locked(hot: Connection) -> None:

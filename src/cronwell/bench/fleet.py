@@ -25,6 +25,10 @@ from cronwell.runtime.postgres import Database
 from cronwell.runtime.supervisor import Child
 from cronwell.store.postgres.migrate import migrate
 
+DAYS = config.RetentionSettings().executions.days
+"""Days of history that there are, as after so long with the defaults: each is a partition, which makes plans longer."""
+_MAKE_DAYS = "select ensure_day(current_date - days) from generate_series(1, $1::integer) as days"
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -71,7 +75,7 @@ async def require_rights(url: str) -> None:
 
 @contextlib.asynccontextmanager
 async def scratch(server_url: str) -> AsyncIterator[tuple[Database, str]]:
-    """A fresh database with the schema, dropped afterwards."""
+    """A fresh database with the schema and the days of a month, dropped afterwards."""
     name = f"cronwell_bench_{uuid4().hex[:12]}"
     parts = urlsplit(server_url)
     url = urlunsplit(parts._replace(path=f"/{name}"))
@@ -81,6 +85,7 @@ async def scratch(server_url: str) -> AsyncIterator[tuple[Database, str]]:
         database = await Database.connect(config.DatabaseSettings(), url, application_name="cronwell bench")
         try:
             await migrate(database)
+            await database.execute(_MAKE_DAYS, DAYS)
             yield database, url
         finally:
             await database.close()

@@ -133,26 +133,28 @@ async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> fl
     claims = load_statements(_SQL_FOLDER / "claims.sql")
     sql = load_statements(_SQL_FOLDER / "results.sql")
     now = await database.fetchval("select now()")
+    since = now - timedelta(days=1)
     began: float | None = None
     done = 0
     while done < count:
-        rows = await database.fetch(claims["claim"], "default", 1, until, worker, BATCH, now, EVER)
+        rows = await database.fetch(claims["claim"], "default", 1, until, worker, BATCH, now, since, since)
         if not rows:
             await asyncio.sleep(0.001)
             continue
         began = began or time.perf_counter()
         size = len(rows)
-        times = [micros(now)] * size
+        times, slots = [micros(now)] * size, [micros(r[3]) for r in rows]
         await database.fetchval(
             sql["succeed"],
             [1] * size,
             [r[1] for r in rows],
             "scheduled",
-            [micros(r[3]) for r in rows],
+            slots,
             [r["fence"] for r in rows],
             times,
             times,
             worker,
+            min(slots),
         )
         done += size
     assert began is not None

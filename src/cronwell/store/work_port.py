@@ -71,7 +71,7 @@ class Halt:
 class WorkStore(Protocol):
     """The part of the store."""
 
-    async def claim(
+    async def claim(  # noqa: PLR0913  # three of them bound what is looked through
         self,
         worker: UUID,
         pool: str,
@@ -81,11 +81,15 @@ class WorkStore(Protocol):
         limit: int,
         now: datetime,
         since: datetime = EVER,
+        slots_since: datetime = EVER,
     ) -> list[Claimed]:
-        """Claim in the order of time, of what is ready by a moment and not before another."""
+        """Claim in the order of time, of what is ready by a moment and not before another.
+
+        With `slots_since` only what has no earlier slot, which `since` must not lie before.
+        """
         ...
 
-    async def claim_shares(
+    async def claim_shares(  # noqa: PLR0913  # three of them bound what is looked through
         self,
         worker: UUID,
         pool: str,
@@ -95,8 +99,9 @@ class WorkStore(Protocol):
         shares: Mapping[int, int],
         now: datetime,
         since: Mapping[int, datetime] | None = None,
+        slots_since: datetime = EVER,
     ) -> list[Claimed]:
-        """Claim so many of each tenant, and of some only what is not ready before a moment."""
+        """Claim so many of each tenant, and of some only what is not ready before a moment; `slots_since` as above."""
         ...
 
     async def startable(
@@ -115,8 +120,13 @@ class WorkStore(Protocol):
         """Claim those of some executions that still can be, in a pool."""
         ...
 
-    async def due_tiers(self, since: Mapping[Tier, datetime], ready_by: datetime) -> set[Tier]:
-        """Those tiers in which something is ready, not before a moment for each, whether it may start or not."""
+    async def due_tiers(
+        self, since: Mapping[Tier, datetime], ready_by: datetime, slots_since: datetime = EVER
+    ) -> set[Tier]:
+        """Those tiers in which something is ready, not before a moment for each, whether it may start or not.
+
+        Earlier slots than `slots_since` do not count.
+        """
         ...
 
     async def waiting_tenants(

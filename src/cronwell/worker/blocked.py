@@ -9,6 +9,7 @@ from uuid import UUID
 from cronwell import telemetry
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import EVER, Store
+from cronwell.worker.gated import GATED_TIERS, PRIORITIES
 from cronwell.worker.reach import Frontier, Reach
 
 
@@ -27,12 +28,17 @@ class Blocked:
         self._clock = clock
         self._pools = pools
         self._tell = tell
+        self._tiers = [(pool, tier) for pool in pools for tier in (*PRIORITIES, *GATED_TIERS)]
+        self._reach = reach
         self._frontier = Frontier(reach)
 
     async def settle(self) -> None:
         """Settle what came due since the last time; all of it, where that is no long way."""
         now = self._clock.now()
-        await self._settle(now, self._frontier.since(now))
+        since = self._frontier.since(now)
+        # Most often there is nothing, which is soon told: settling asks each day that is kept.
+        if await self._store.due_tiers(dict.fromkeys(self._tiers, since), now, self._reach.slots_since(now)):
+            await self._settle(now, since)
         self._frontier.reached = now
 
     async def settle_all(self) -> None:

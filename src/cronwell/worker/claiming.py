@@ -18,14 +18,13 @@ from cronwell.worker.behind import Behind, Tail
 from cronwell.worker.blocked import Blocked
 from cronwell.worker.catalog import Catalog, KnownJob
 from cronwell.worker.elders import Elders
-from cronwell.worker.gated import GATED_TIERS, Gated
+from cronwell.worker.gated import GATED_TIERS, PRIORITIES, Gated
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import Reach
 from cronwell.worker.slots import Slots
 from cronwell.worker.upstreams import tell_upstreams
 
-PRIORITIES = (0, 1, 2)
 GATHER = timedelta(milliseconds=20)
 """How long after a claim a worker waits for more than a few places to fall free, before it claims for those."""
 CALM = timedelta(milliseconds=100)
@@ -139,7 +138,9 @@ class Claiming:
         if not self._reach.is_short:
             since |= {(pool, tier): EVER for pool in self._settings.pools for tier in GATED_TIERS}
         began = time.perf_counter()
-        self._tiers = await self._store.due_tiers(since, now + self._settings.pre_claim)
+        self._tiers = await self._store.due_tiers(
+            since, now + self._settings.pre_claim, self._reach.slots_since(now)
+        )
         self._seen_at = asked
         if not self._has_more:
             # A worker that is busy waits for everything, and says nothing of the way that this one went.
@@ -206,6 +207,7 @@ class Claiming:
         if isinstance(queue, Queue):
             self._reach.note(took, queue.tier, claimed=len(claims))
         if claims:
+            self._reach.meet(min(claim.key.slot for claim in claims), now)
             last = claims[-1].ready_at
             self._is_behind = last <= now
             self._claimed_to = last

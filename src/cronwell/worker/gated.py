@@ -14,6 +14,7 @@ from cronwell.model.fairness import FairShares
 from cronwell.runtime.resting import rest_after
 from cronwell.store.port import FIRST_GATE, LINES, Claimed, Gate, Line, Store
 
+PRIORITIES = (0, 1, 2)
 GATED_TIERS = (3, 4, 5)
 """Where what has a gate stands, apart from the others of its priority."""
 LOOK_EVERY = 0.1

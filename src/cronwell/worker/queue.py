@@ -58,6 +58,7 @@ class Queue:
         while len(found) < places and self._backlog:
             shares = self._shares.allot(places - len(found), self._backlog)
             since, began = self._begin_shares(shares, now), time.monotonic()
+            slots_since = self._slots_since(min(since.values()), now)
             claims = await self._store.claim_shares(
                 worker,
                 *self.tier,
@@ -65,6 +66,7 @@ class Queue:
                 shares=shares,
                 now=now,
                 since=since,
+                slots_since=slots_since,
             )
             if self._is_deep:
                 ended = time.monotonic()
@@ -87,12 +89,23 @@ class Queue:
     ) -> list[Claimed]:
         since = self.frontier.since(now)
         claims = await self._store.claim(
-            worker, *self.tier, ready_by=ready_by, limit=places, now=now, since=since
+            worker,
+            *self.tier,
+            ready_by=ready_by,
+            limit=places,
+            now=now,
+            since=since,
+            slots_since=self._slots_since(since, now),
         )
         self._is_crowded = len(claims) == places
         self.frontier.reached = max((claim.ready_at for claim in claims), default=ready_by)
         self._of_tenant.clear()
         return claims
+
+    def _slots_since(self, since: datetime, now: datetime) -> datetime:
+        """The earliest slots to look for, of what is ready since then: those of all days where that is as long ago."""
+        recent = self._reach.slots_since(now)
+        return recent if since >= recent else EVER
 
     async def _look(self, ready_by: datetime, now: datetime) -> None:
         began = time.monotonic()

@@ -7,13 +7,16 @@ one in a while begins there, and the others a little before where the last one e
 Vacuum clears nothing away while a transaction is open that is older (a report, a backup): then every entry since it began stays
 where it is, millions after minutes. While looking costs that much no round begins at the beginning. What comes up behind is looked
 for beside the claims: see `behind.py`.
+
+Each day of slots that is kept is a partition, and costs a statement that may look into it, whatever it holds. Nearly all that comes
+due is of the last days. So the rounds in between look into those alone, as long as nothing older is met by the others.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cronwell import telemetry
 from cronwell.store.port import EVER, Tier
@@ -30,6 +33,8 @@ SLOW = 0.01
 """Seconds that looking alone takes when it costs too much."""
 FOR_EACH = 0.00005
 """Seconds that are allowed beside that for each execution that was claimed."""
+RECENT = timedelta(days=1)
+"""Slots of the day of so long ago, and later ones, are looked for in every round."""
 LOOKS = 10
 """So many in a row at the same are slow before it is looked into: a busy machine is slow now and then."""
 
@@ -44,6 +49,8 @@ class Reach:
         self.margin = NEAR
         self.is_whole = True
         """This round looks back to the beginning."""
+        self._is_of_all_days = True
+        self._has_met_older = False
         self._whole_at = 0.0
         self._far_at = 0.0
         self._times: defaultdict[Tier | None, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
@@ -58,6 +65,18 @@ class Reach:
         self.is_whole = not self.is_short and now >= self._whole_at
         if self.is_whole:
             self._whole_at = now + WHOLE_EVERY
+        looks_back = self.is_whole or self.margin == FAR
+        self._is_of_all_days = looks_back or self._has_met_older
+        if looks_back:
+            self._has_met_older = False
+
+    def slots_since(self, now: datetime) -> datetime:
+        """The earliest slots that this round looks for."""
+        return EVER if self._is_of_all_days else _recent(now)
+
+    def meet(self, slot: datetime, now: datetime) -> None:
+        """Let rounds look into all days for as long as there is something in them."""
+        self._has_met_older = self._has_met_older or slot < _recent(now)
 
     def look_back(self) -> None:
         """Let the next round look back to the beginning, if any does: something has waited that may start now."""
@@ -82,6 +101,10 @@ class Reach:
             telemetry.claims_lengthened()
         self.is_short = is_short
         self.is_whole = not is_short
+
+
+def _recent(now: datetime) -> datetime:
+    return (now - RECENT).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 class Frontier:

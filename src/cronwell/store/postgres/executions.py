@@ -56,7 +56,7 @@ class ExecutionRows:
 
     _database: Database
 
-    async def claim(
+    async def claim(  # noqa: PLR0913  # three of them bound what is looked through
         self,
         worker: UUID,
         pool: str,
@@ -66,13 +66,14 @@ class ExecutionRows:
         limit: int,
         now: datetime,
         since: datetime = EVER,
+        slots_since: datetime = EVER,
     ) -> list[Claimed]:
         rows = await self._database.fetch(
-            _CLAIMS["claim"], pool, priority, ready_by, worker, limit, now, since
+            _CLAIMS["claim"], pool, priority, ready_by, worker, limit, now, since, slots_since
         )
         return claimed_of(rows, worker)
 
-    async def claim_shares(
+    async def claim_shares(  # noqa: PLR0913  # three of them bound what is looked through
         self,
         worker: UUID,
         pool: str,
@@ -82,6 +83,7 @@ class ExecutionRows:
         shares: Mapping[int, int],
         now: datetime,
         since: Mapping[int, datetime] | None = None,
+        slots_since: datetime = EVER,
     ) -> list[Claimed]:
         begin = since or {}
         rows = await self._database.fetch(
@@ -93,6 +95,7 @@ class ExecutionRows:
             list(shares),
             now,
             list(shares.values()),
+            slots_since,
             [begin.get(tenant, EVER) for tenant in shares],
         )
         return claimed_of(rows, worker)
@@ -102,7 +105,7 @@ class ExecutionRows:
     ) -> list[Claimed]:
         tenants, jobs, kinds, slots = columns(((t, k.job_id, k.kind, k.slot) for t, k in found), 4)
         rows = await self._database.fetch(
-            _CLAIMS["claim_found"], tenants, jobs, ready_by, worker, kinds, now, slots, pool
+            _CLAIMS["claim_found"], tenants, jobs, ready_by, worker, kinds, now, slots, EVER, pool
         )
         return claimed_of(rows, worker)
 
@@ -111,7 +114,7 @@ class ExecutionRows:
     ) -> dict[Tier, list[Found]]:
         pools, tiers, moments = columns(((*tier, moment) for tier, moment in before.items()), 3)
         rows = await self._database.fetch(
-            _CLAIMS["startable"], pools, tiers, ready_by, worker, limit, now, moments
+            _CLAIMS["startable"], pools, tiers, ready_by, worker, limit, now, moments, EVER
         )
         found: dict[Tier, list[Found]] = {}
         for row in rows:
@@ -123,9 +126,11 @@ class ExecutionRows:
         count: int = await self._database.fetchval(_CLAIMS["count_before"], pools, tiers, moments, limit)
         return count
 
-    async def due_tiers(self, since: Mapping[Tier, datetime], ready_by: datetime) -> set[Tier]:
+    async def due_tiers(
+        self, since: Mapping[Tier, datetime], ready_by: datetime, slots_since: datetime = EVER
+    ) -> set[Tier]:
         pools, tiers, moments = columns(((*tier, moment) for tier, moment in since.items()), 3)
-        rows = await self._database.fetch(_CLAIMS["due_tiers"], pools, tiers, ready_by, moments)
+        rows = await self._database.fetch(_CLAIMS["due_tiers"], pools, tiers, ready_by, moments, slots_since)
         return {(row["pool"], row["priority"]) for row in rows}
 
     async def waiting_tenants(

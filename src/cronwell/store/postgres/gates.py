@@ -14,7 +14,7 @@ from cronwell.runtime.postgres import Connection, Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Claimed, Halt, Line
 from cronwell.store.postgres.rows import claimed_of, columns
-from cronwell.store.work_port import FIRST_GATE, LINES, Gate
+from cronwell.store.work_port import EVER, FIRST_GATE, LINES, Gate
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 _CLAIMS = load_statements(Path(__file__).with_name("claims.sql"))
@@ -121,8 +121,10 @@ async def _claim(
         6,
     )
     places = sum(each.wanted for _, each in let)
+    pools, tiers, tenants, gates, wanted, running = lines
     rows = await connection.fetch(
-        _CLAIMS["claim_gated"], *lines[:2], ready_by, worker, places, now, *lines[2:]
+        _CLAIMS["claim_gated"],
+        *(pools, tiers, ready_by, worker, places, now, tenants, EVER, wanted, running, gates),
     )
     return claimed_of(rows, worker)
 

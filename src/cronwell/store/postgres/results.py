@@ -112,6 +112,7 @@ async def _write(database: Database | Connection, ended: Sequence[Ended]) -> lis
                 ),
                 15,
             ),
+            min(e.key.slot for e in ended),
         )
         for place, state in rows:
             states[place - 1] = STATES[state]
@@ -132,16 +133,18 @@ async def _succeed(database: Database | Connection, ended: Sequence[Ended]) -> l
         those = [ended[place] for place in places]
         starts = [micros(e.started_at) for e in those if e.started_at is not None]
         assert len(starts) == len(those), "what succeeded has started"
+        slots = [micros(e.key.slot) for e in those]
         found = await database.fetchval(
             _SQL["succeed"],
             _shared([e.tenant_id for e in those]),
             _shared([e.key.job_id for e in those]),
             kind,
-            [micros(e.key.slot) for e in those],
+            slots,
             _shared([e.fence for e in those]),
             starts,
             [micros(e.finished_at) for e in those],
             worker,
+            min(slots),
         )
         recorded += [places[number - 1] for number in found or ()]
     return recorded

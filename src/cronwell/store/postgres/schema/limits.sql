@@ -39,3 +39,22 @@ create function tier_of(priority smallint, gate text) returns smallint
 language sql immutable parallel safe as $$
     select (priority + case when gate is null then 0 else 3 end)::smallint
 $$;
+
+-- The unfinished executions of jobs that limit them, with slots before a moment: what a claim asks of all the days that are
+-- kept. A function, so that it costs nothing where nothing is asked: in the claim itself each day took it 0.01 ms.
+create function unfinished_before(until timestamptz, ready_by timestamptz) returns table (job_id uuid, slot timestamptz)
+language plpgsql stable set search_path from current as $$
+begin
+    return query
+        select old.job_id, old.slot
+        from executions as old
+        where old.slot < until
+            and old.running_limit is not null
+            and old.state in ('pending', 'running', 'retrying')
+            and (
+                coalesce(old.reason not in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended'), true)
+                or old.attempt > 0
+                or old.ready_at <= ready_by + interval '2 seconds'
+            );
+end
+$$;
