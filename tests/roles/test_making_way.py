@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
 from cronwell import errors
 from cronwell.model.execution import ExecutionKey, Kind
+from cronwell.runtime.clock import Clock
+from cronwell.runtime.postgres import Connection
 from cronwell.runtime.statements import load_statements
 from cronwell.store import postgres
-from cronwell.store.port import NewExecution, Worker
+from cronwell.store.port import WAY_HOLDS, Job, NewExecution, Worker
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.store.postgres.transaction import PostgresTransaction
 from tests.contract.desk import ended
-from tests.support.house import SECOND, TENANT, House
+from tests.support.house import CALLER, SECOND, TENANT, House
 from tests.support.waiting import until_async
 
 SLEEPS = (
@@ -45,12 +48,79 @@ class HeldUp(PostgresStore):
             await self.may_commit.wait()
 
 
+class Waiting:
+    """A connection that does nothing for a while once way is made, and nothing is known yet of what had begun."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.may_go_on = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def execute(self, sql: str, *args: object) -> str:
+        said = await self._connection.execute(sql, *args)
+        if sql.startswith("/* make_way */"):
+            await self.may_go_on.wait()
+        return said
+
+
+class Halting(PostgresStore):
+    """A store whose transactions stand still while they make way."""
+
+    @asynccontextmanager
+    async def transaction(self, *, is_frequent: bool = False) -> AsyncIterator[PostgresTransaction]:
+        async with super().transaction(is_frequent=is_frequent) as transaction:
+            self.waiting = Waiting(transaction._connection)
+            transaction._connection = cast(Connection, self.waiting)
+            yield transaction
+
+
+class Slow(Clock):
+    """A clock by which everything takes long."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._readings = 0
+
+    def now(self) -> datetime:
+        self._readings += 1
+        return self._clock.now() + self._readings * 2 * WAY_HOLDS
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def monotonic_at(self, moment: datetime) -> float:
+        return self._clock.monotonic_at(moment)
+
+
 async def trigger_held_up(house: House) -> tuple[HeldUp, asyncio.Task[ExecutionKey]]:
     """A trigger that did all it had to, except to commit it."""
     house.executions._store = store = HeldUp(house)
     task = asyncio.create_task(house.trigger())
     await store.about_to_commit.wait()
     return store, task
+
+
+async def is_locked(house: House, key: ExecutionKey) -> bool:
+    """Whether a transaction has what no other could claim."""
+    sql = "select from executions where slot = $1 for update skip locked"
+    return not await house.database.fetch(sql, key.slot)
+
+
+async def moved_near(house: House, job: UUID, ready_at: datetime) -> ExecutionKey:
+    """A slot of an hour ahead that somebody moved to then, as staging leaves it."""
+    key = ExecutionKey(job, Kind.SCHEDULED, ready_at + timedelta(hours=1))
+    await house.database.execute(
+        "insert into overrides (tenant_id, job_id, slot, action, ready_at, applied_at, created_at)"
+        " values ($1, $2, $3, 'move', $4, now(), now())",
+        *(TENANT, job, key.slot, ready_at),
+    )
+    async with house.store.transaction() as transaction:
+        await transaction.insert_execution(
+            NewExecution(TENANT, key, ready_at, 1, 1, 1, "default", None, "moved")
+        )
+    return key
 
 
 async def staged(house: House, job: UUID, slot: datetime, limit: int = 1) -> ExecutionKey:
@@ -90,7 +160,8 @@ async def test_a_claim_that_began_before_a_trigger_was_committed_leaves_what_com
     # It looks at what it may claim a second after it has taken its snapshot.
     slow = CLAIM.replace("from workers\n", "from workers cross join (select pg_sleep(1)) as slow\n")
     assert slow != CLAIM
-    given = ("default", 1, ahead.slot, worker.id, 10, house.clock.now(), ahead.slot - 10 * SECOND)
+    since = ahead.slot - 10 * SECOND
+    given = ("default", 1, ahead.slot, worker.id, 10, house.clock.now(), since, since)
     claiming = asyncio.create_task(house.database.fetch(slow, *given))
     await until_async(lambda: house.database.fetchval(SLEEPS))
     store.may_commit.set()
@@ -171,6 +242,62 @@ async def test_who_stands_still_before_a_commit_keeps_nobody_waiting(house: Hous
     store.may_commit.set()
     with pytest.raises(errors.StoreUnavailable):
         await task
+
+
+async def test_who_stands_still_while_it_makes_way_makes_nothing(house: House) -> None:
+    job, worker = await house.create(overlap="queue_all"), await house.enter()
+    ahead = await staged(house, job, house.clock.now() + 4 * SECOND)
+    house.executions._store = store = Halting(house.database)
+    task = asyncio.create_task(house.trigger())
+    await until_async(lambda: is_locked(house, ahead))
+    assert await until_async(lambda: claim(house, worker, ahead.slot)) == [ahead]
+    store.waiting.may_go_on.set()
+    with pytest.raises(errors.StoreUnavailable):
+        await task
+
+
+async def test_who_waits_long_for_what_comes_makes_nothing(house: House) -> None:
+    job = await house.create(overlap="queue_all")
+    ahead = await staged(house, job, house.clock.now() + 4 * SECOND)
+    async with house.database.transaction() as somebody:
+        await somebody.execute("select from executions where slot = $1 for update", ahead.slot)
+        with pytest.raises(errors.StoreUnavailable):
+            await house.trigger()
+
+
+async def test_a_trigger_that_took_long_is_not_made(house: House) -> None:
+    job = await house.create(overlap="queue_all")
+    house.executions._clock = Slow(house.clock)
+    with pytest.raises(errors.StoreUnavailable, match="took too long"):
+        await house.trigger()
+    assert await house.history(job) == []
+
+
+async def test_what_was_moved_from_far_ahead_makes_way_as_well(house: House) -> None:
+    job, worker = await house.create(overlap="queue_all"), await house.enter()
+    moved = await moved_near(house, job, house.clock.now() + SECOND)
+    store, task = await trigger_held_up(house)
+    assert await is_locked(house, moved)
+    assert await claim(house, worker, house.clock.now() + SECOND) == []
+    store.may_commit.set()
+    assert await claim(house, worker, house.clock.now() + SECOND) == [await task]
+
+
+async def test_a_trigger_goes_by_the_job_as_it_is_once_it_is_locked(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await house.create(overlap="allow")
+    find = house.jobs.find
+
+    async def find_before_an_edit(tenant_id: int, reference: str) -> Job:
+        monkeypatch.undo()
+        found = await find(tenant_id, reference)
+        await house.jobs.patch(CALLER, str(job), {"overlap": "queue_all", "priority": "high"}, revision=None)
+        return found
+
+    monkeypatch.setattr(house.executions._jobs, "find", find_before_an_edit)
+    execution = await house.get(await house.trigger())
+    assert (execution.running_limit, execution.priority, execution.revision) == (1, 0, 2)
 
 
 async def test_a_job_without_a_limit_is_triggered_beside_what_is_ahead(house: House) -> None:

@@ -25,7 +25,7 @@ from cronwell.model.execution import TERMINAL, ExecutionKey, Kind, State
 from cronwell.model.job import JobSpec, check_json
 from cronwell.model.planning import PRIORITIES
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Execution, ExecutionFilter, NewExecution, Store, Transaction
+from cronwell.store.port import WAY_HOLDS, Execution, ExecutionFilter, NewExecution, Store, Transaction
 
 REDRIVE_BATCH = 500
 _MICROSECOND = timedelta(microseconds=1)
@@ -59,15 +59,16 @@ class Executions:
                 raise errors.Invalid.field("payload", str(error)) from None
             check_payload(payload, self._settings)
         job = await self._jobs.find(tenant_id, reference)
-        check_given(payload, job.spec)
-        spec = JobSpec.model_validate_json(job.spec)
-        limit = None if overlap == "allow" else spec.running_limit
         made: list[ExecutionView] = []
 
         async def act(transaction: Transaction) -> tuple[int, BaseModel]:
             locked = await transaction.lock_job(tenant_id, job.id)
             if locked is None or locked.state == "deleted":
                 raise errors.NotFound(f"job {job.name!r} is deleted")
+            # As it is now: somebody may have changed it since it was found.
+            check_given(payload, locked.spec)
+            spec = JobSpec.model_validate_json(locked.spec)
+            limit = None if overlap == "allow" else spec.running_limit
             slot = now = self._clock.now()
             if limit is not None:
                 # What a worker holds and will start in a moment comes first, and so does whatever another host's clock put ahead.
@@ -97,6 +98,8 @@ class Executions:
             await transaction.note_change(
                 tenant_id, "triggered", f"job:{job.id}", f'{{"execution": "{view.id}"}}'
             )
+            if limit is not None and self._clock.now() - now > WAY_HOLDS:
+                raise errors.StoreUnavailable("the trigger took too long and was not made")
             made.append(view)
             return 201, view
 

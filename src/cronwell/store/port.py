@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -85,6 +85,7 @@ __all__ = [
     "EVER",
     "FIRST_GATE",
     "LINES",
+    "WAY_HOLDS",
     "Abandoned",
     "Accountable",
     "Answer",
@@ -160,6 +161,9 @@ __all__ = [
     "Worker",
 ]
 
+WAY_HOLDS = timedelta(seconds=2)
+"""So long after it is made is way kept for a transaction, at the least: see `Transaction.make_way`."""
+
 
 class Transaction(
     AlertChanges,
@@ -230,7 +234,8 @@ class Transaction(
     async def make_way(self, tenant_id: int, job_id: UUID, now: datetime) -> datetime | None:
         """Have no worker claim what comes next of a limited job unless it sees what this transaction adds.
 
-        What was claimed already, ahead of its instant, goes on; the last slot of those is told.
+        What was claimed already, ahead of its instant, goes on; the last slot of those is told. The transaction has to
+        be committed within `WAY_HOLDS`, and is ended by the store where it stands still for as long.
         """
         ...
 

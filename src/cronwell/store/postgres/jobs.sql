@@ -288,11 +288,33 @@ where tenant_id = $1
     )
 returning state, greatest(ready_at, claimed_at) as starts_at, worker
 
+-- name: hurry
+-- End this transaction where its process does nothing, or it waits for a lock, for the time $1.
+select set_config('idle_in_transaction_session_timeout', $1, true), set_config('lock_timeout', $1, true)
+
 -- name: make_way
 -- Keep workers from what comes of a limited job from $3 to $4, until they see what this transaction adds before it. A claim
 -- that is under way is waited for, and none is made until this transaction has ended: what waits is locked. One that began before
 -- that end, and comes to the lock after it, has not seen what was added: the rows it knows have another place by then, and it
--- leaves them to the next (part `take` in claims.sql). That is all that this changes of them.
+-- leaves them to the next (part `take` in claims.sql). That is all that this changes of them. What was moved so far ahead is found by its
+-- override.
+with moved as (
+    update executions
+    set ready_at = executions.ready_at
+    from overrides as o
+    where o.tenant_id = $1
+        and o.job_id = $2
+        and o.action = 'move'
+        and o.slot > $4
+        and o.ready_at <= $4
+        and executions.tenant_id = o.tenant_id
+        and executions.job_id = o.job_id
+        and executions.kind = 'scheduled'
+        and executions.slot = o.slot
+        and executions.slot > $4
+        and executions.running_limit is not null
+        and executions.state::text in ('pending', 'retrying')
+)
 update executions
 set ready_at = ready_at
 where tenant_id = $1
@@ -305,24 +327,19 @@ where tenant_id = $1
 
 -- name: begun_ahead
 -- The last of those which `make_way` would keep workers from that had begun before: it was claimed ahead of its instant. What was
--- moved, and so begins before its slot, is none of them. Way is made for as far as $4: from now on this transaction ends where
--- its process does nothing for the time $5, long before workers claim what lies further ahead.
-select
-    (
-        select slot
-        from executions
-        where tenant_id = $1
-            and job_id = $2
-            and slot > $3
-            and slot <= $4
-            and running_limit is not null
-            and state in ('pending', 'running', 'retrying')
-            and attempt > 0
-            and reason is distinct from 'moved'
-        order by slot desc
-        limit 1
-    ),
-    set_config('idle_in_transaction_session_timeout', $5, true)
+-- moved, and so begins before its slot, is none of them.
+select slot
+from executions
+where tenant_id = $1
+    and job_id = $2
+    and slot > $3
+    and slot <= $4
+    and running_limit is not null
+    and state in ('pending', 'running', 'retrying')
+    and attempt > 0
+    and reason is distinct from 'moved'
+order by slot desc
+limit 1
 
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first. What was moved counts from the time

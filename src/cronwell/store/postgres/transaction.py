@@ -16,7 +16,7 @@ from cronwell.model.execution import ExecutionKey, State
 from cronwell.model.planning import LOWEST_PRIORITY, PlannedSlot
 from cronwell.model.shards import shard_of
 from cronwell.runtime.statements import load_statements
-from cronwell.store.port import Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
+from cronwell.store.port import WAY_HOLDS, Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
 from cronwell.store.postgres.alerts import AlertWrites
 from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
@@ -46,9 +46,9 @@ _STAGING = load_statements(_HERE / "staging.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 
-# Further ahead than any worker claims before a transaction that makes way has ended, which it does where its process stands still.
+# Further ahead than any worker claims before a transaction that makes way has ended: it does where its process stands still, or
+# where it waits for a lock, and whoever makes way begins to commit within `WAY_HOLDS` or not at all.
 IMMINENT = timedelta(seconds=5)
-_STANDING_STILL = "2s"
 # So many slots at once are worth a savepoint, which takes a statement of its own.
 MANY = 64
 _READY_AT = itemgetter(2)
@@ -198,12 +198,12 @@ class PostgresTransaction(
         return [touched_of(row) for row in rows]
 
     async def make_way(self, tenant_id: int, job_id: UUID, now: datetime) -> datetime | None:
+        # Way is made for so far ahead of now. What is added must be there long before workers claim what lies further.
+        await self._connection.execute(_JOBS["hurry"], f"{WAY_HOLDS // timedelta(milliseconds=1)}ms")
         # Two statements: the second sees what was claimed while the first waited.
         given = (tenant_id, job_id, now, now + IMMINENT)
         await self._connection.execute(_JOBS["make_way"], *given)
-        begun: datetime | None = await self._connection.fetchval(
-            _JOBS["begun_ahead"], *given, _STANDING_STILL
-        )
+        begun: datetime | None = await self._connection.fetchval(_JOBS["begun_ahead"], *given)
         return begun
 
     async def unfinished(self, tenant_id: int, job_id: UUID, now: datetime, limit: int) -> list[ExecutionKey]:
