@@ -18,7 +18,8 @@ CronwellError
 │   └── TooManyRequests      429  the tenant's requests come too fast
 ├── ConfigError              a setting is wrong; the process does not start
 ├── StoreUnavailable         PostgreSQL cannot be reached or gave up mid-way; nothing is known to be written
-├── CommitUnknown            the connection died during COMMIT; re-read before deciding anything
+│   ├── LockedOut            PostgreSQL is there, but another transaction was in the way; nothing was written
+│   └── CommitUnknown        the connection died during COMMIT; re-read before deciding anything
 ├── CoordinationUnavailable  the coordinator cannot be reached; nothing is known to be held
 ├── FenceRejected            a result came with an old fence and changed nothing
 ├── LeaseLost                this process no longer owns what it is about to touch
@@ -178,6 +179,10 @@ class ConfigError(CronwellError):
 
 class StoreUnavailable(CronwellError):
     """PostgreSQL cannot be reached, or the connection was lost before COMMIT was sent."""
+
+
+class LockedOut(StoreUnavailable):
+    """Another transaction holds what this one needs, in a circle or for longer than may be waited. Nothing was written."""
 
 
 class CommitUnknown(StoreUnavailable):

@@ -60,6 +60,14 @@ async def test_a_name_that_is_taken_leaves_only_that_job_out(desk: Desk, store: 
     assert await store.get_job(1, doubles[3].id, NOON) is None
 
 
+async def test_who_may_not_wait_for_a_lock_is_locked_out(desk: Desk, store: Store) -> None:
+    async with store.transaction() as transaction:
+        await transaction.insert_jobs([new_job("wanted")], NOON)
+        with pytest.raises(errors.LockedOut):
+            async with store.transaction(lock_timeout=timedelta(milliseconds=1)) as another:
+                await another.insert_jobs([new_job("wanted")], NOON)
+
+
 async def test_of_many_who_want_a_name_one_has_it(desk: Desk, store: Store) -> None:
     async def add() -> int:
         async with store.transaction() as transaction:

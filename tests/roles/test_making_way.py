@@ -41,8 +41,8 @@ class HeldUp(PostgresStore):
         self.may_commit = asyncio.Event()
 
     @asynccontextmanager
-    async def transaction(self, *, is_frequent: bool = False) -> AsyncIterator[PostgresTransaction]:
-        async with super().transaction(is_frequent=is_frequent) as transaction:
+    async def transaction(self, **how: Any) -> AsyncIterator[PostgresTransaction]:
+        async with super().transaction(**how) as transaction:
             yield transaction
             self.about_to_commit.set()
             await self.may_commit.wait()
@@ -69,8 +69,8 @@ class Halting(PostgresStore):
     """A store whose transactions stand still while they make way."""
 
     @asynccontextmanager
-    async def transaction(self, *, is_frequent: bool = False) -> AsyncIterator[PostgresTransaction]:
-        async with super().transaction(is_frequent=is_frequent) as transaction:
+    async def transaction(self, **how: Any) -> AsyncIterator[PostgresTransaction]:
+        async with super().transaction(**how) as transaction:
             self.waiting = Waiting(transaction._connection)
             transaction._connection = cast(Connection, self.waiting)
             yield transaction

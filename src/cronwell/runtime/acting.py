@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 
 ROLE = "cronwell_tenant"
 """The role of PostgreSQL that row-level security holds to one tenant."""
@@ -83,10 +84,11 @@ def judged_by_statement() -> Iterator[None]:
         _is_judged.reset(token)
 
 
-def begin(*, keeps_plans: bool = False) -> str:
+def begin(*, keeps_plans: bool = False, lock_timeout: timedelta | None = None) -> str:
     """The statement, or the script of several, that begins a transaction.
 
-    With `keeps_plans` a statement in it is planned once for a connection, whatever the session does with others.
+    With `keeps_plans` a statement in it is planned once for a connection, whatever the session does with others; with
+    `lock_timeout` it waits for a lock for no longer than that.
     """
     tenant_id, somebody = _tenant.get(), _actor.get()
     said: dict[str, str] = {}
@@ -104,6 +106,8 @@ def begin(*, keeps_plans: bool = False) -> str:
             said["role"] = ROLE
     if keeps_plans:
         said["plan_cache_mode"] = "force_generic_plan"
+    if lock_timeout is not None:
+        said["lock_timeout"] = f"{lock_timeout // timedelta(milliseconds=1)}ms"
     if not said:
         return "begin"
     # In one statement: each by itself would cost as much as a small query.

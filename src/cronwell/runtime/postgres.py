@@ -1,12 +1,14 @@
 """PostgreSQL as every process uses it: a pool that heals itself and errors that say what is known.
 
-Three things can be said about a statement that did not answer, and callers act differently on each:
+Four things can be said about a statement that did not answer, and callers act differently on each:
 
 - `StoreUnavailable`: nothing was written. No connection could be had, or it was lost before COMMIT was sent, or
   the server gave the statement up (timeout, no memory, no disk, shutting down). Try again later.
+- `LockedOut`, a StoreUnavailable: nothing was written, because of another transaction: a deadlock, a lock that was not
+  to be had in time, or a conflict. The server answers, and what needs nothing of that other one can go on at once.
 - `CommitUnknown`: the connection was lost after something that commits had been sent: COMMIT itself, or a
   statement outside `transaction()`, which carries its own commit. Re-read before deciding anything.
-- an asyncpg exception: the server refused it (a constraint, a deadlock, a mistake in the SQL). The adapter that
+- an asyncpg exception: the server refused it (a constraint, a mistake in the SQL). The adapter that
   sent it knows what that means.
 
 Pooled connections carry no session state: nobody may SET, LISTEN or take a session lock on one. That is what makes
@@ -48,9 +50,11 @@ CLIENT_MARGIN = timedelta(seconds=5)
 
 
 # Classes of SQLSTATE by which a server says that it cannot do its work now: connection, resources, operator
-# intervention (shutdown, timeout, cancel), system error; a deadlock or a lock that could not be had; and a server that
-# has become a read-only standby.
-_GIVEN_UP = ("08", "40", "53", "55P03", "57", "58", "25006", "25P03", "25P04")
+# intervention (shutdown, timeout, cancel), system error; a rollback of its own; and a server that has become a
+# read-only standby.
+_GIVEN_UP = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04")
+# Serialization failure, deadlock, lock timeout.
+_LOCKED_OUT = ("40001", "40P01", "55P03")
 _CONNECTION_LOST = ("08", "57P", "25P03", "25P04")
 
 
@@ -182,17 +186,20 @@ class Database:
             return await raw.execute(sql, *args, timeout=timeout)
 
     @contextlib.asynccontextmanager
-    async def transaction(self, *, keeps_plans: bool = False) -> AsyncIterator[Connection]:
+    async def transaction(
+        self, *, keeps_plans: bool = False, lock_timeout: timedelta | None = None
+    ) -> AsyncIterator[Connection]:
         """Hold one connection from BEGIN to COMMIT; whatever leaves the block rolls it back.
 
         With `keeps_plans` its statements are planned once for a connection: for those that are run all day, find what they
-        need by its key, and would take as long to plan as to run. A statement that must run longer than the statement timeout first runs `set local statement_timeout`
-        in the block, and takes a `timeout` of its own.
+        need by its key, and would take as long to plan as to run. A statement that waits longer than `lock_timeout` for
+        a lock raises LockedOut. One that must run longer than the statement timeout first runs `set local
+        statement_timeout` in the block, and takes a `timeout` of its own.
         """
         async with self._connection() as raw:
             connection = Connection(raw)
             try:
-                await connection.execute(acting.begin(keeps_plans=keeps_plans))
+                await connection.execute(acting.begin(keeps_plans=keeps_plans, lock_timeout=lock_timeout))
                 yield connection
             except BaseException:
                 await _roll_back(raw)
@@ -257,7 +264,7 @@ _WRONG_SETTINGS = (
 
 
 class _Translated:
-    """Turn the loss of the connection into `lost`, and a server that gave up into StoreUnavailable."""
+    """Turn the loss of the connection into `lost`, and a server that gave up into StoreUnavailable or LockedOut."""
 
     __slots__ = ("_lost", "_raw")
 
@@ -275,6 +282,8 @@ class _Translated:
             return
         if _is_loss(error, is_closed=_is_closed(self._raw)):
             raise self._lost(f"the connection to PostgreSQL was lost: {words_of(error)}") from error
+        if isinstance(error, asyncpg.PostgresError) and error.sqlstate in _LOCKED_OUT:
+            raise errors.LockedOut(f"another transaction was in the way: {words_of(error)}") from error
         if _is_giving_up(error):
             raise errors.StoreUnavailable(f"PostgreSQL gave up: {words_of(error)}") from error
 

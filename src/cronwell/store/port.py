@@ -295,8 +295,11 @@ class Store(
 ):
     """The durable truth."""
 
-    def transaction(self, *, is_frequent: bool = False) -> AbstractAsyncContextManager[Transaction]:
-        """Changes that happen together. `is_frequent`: so small, and so many of them, that preparing each would show."""
+    def transaction(
+        self, *, is_frequent: bool = False, lock_timeout: timedelta | None = None
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """Changes that happen together. `is_frequent`: so small, and so many of them, that preparing each would show.
+        Whoever waits for a lock for longer than `lock_timeout` is LockedOut."""
         ...
 
     # jobs

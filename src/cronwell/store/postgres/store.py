@@ -80,9 +80,13 @@ class PostgresStore(
         self._known_days: set[date] = set()
 
     @asynccontextmanager
-    async def transaction(self, *, is_frequent: bool = False) -> AsyncIterator[PostgresTransaction]:
+    async def transaction(
+        self, *, is_frequent: bool = False, lock_timeout: timedelta | None = None
+    ) -> AsyncIterator[PostgresTransaction]:
         try:
-            async with self._database.transaction(keeps_plans=is_frequent) as connection:
+            async with self._database.transaction(
+                keeps_plans=is_frequent, lock_timeout=lock_timeout
+            ) as connection:
                 transaction = PostgresTransaction(connection, frozenset(self._known_days))
                 yield transaction
         except asyncpg.CheckViolationError as error:
@@ -106,13 +110,10 @@ class PostgresStore(
         suffix = f"{day:%Y%m%d}"
         if await self._database.fetchval(_STAGING["is_day_busy"], *span):
             return False
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(lock_timeout=LOCK_TIMEOUT) as connection:
             # Dropping a partition locks the whole table too. That lock comes first, as in every other statement: the
             # other way round workers waited in a circle with us until one of them was turned away. It keeps all of
             # them waiting, so where it cannot be had at once we give way, before the server would look for a circle.
-            await connection.execute(
-                f"set local lock_timeout = '{LOCK_TIMEOUT // timedelta(milliseconds=1)}ms'"
-            )
             await connection.execute("lock table only executions, only attempts in access exclusive mode")
             if await connection.fetchval("select to_regclass($1) is not null", f"executions_{suffix}"):
                 if await connection.fetchval(_STAGING["is_day_busy"], *span):
