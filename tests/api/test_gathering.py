@@ -6,13 +6,27 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
-from cronwell.control.gathering import MOST
-from cronwell.runtime.postgres import Database
+import pytest
+
+from cronwell import errors
+from cronwell.control import gathering
+from cronwell.control.adding import Placed
+from cronwell.control.definitions import judge
+from cronwell.control.gathering import MOST, Gathering
+from cronwell.runtime.postgres import Connection, Database
 from tests.api.rig import HOURLY, Caller, Reply, Rig, calling
 from tests.support.waiting import until_async
 
 AT_ONCE = 40
+TENANT = 1
+
+
+@pytest.fixture
+def is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, nobody goes on alone because of a lock."""
+    monkeypatch.setattr(gathering, "LOCK_TIMEOUT", timedelta(seconds=10))
 
 
 async def _make(api: Caller, name: str, **fields: object) -> Reply:
@@ -39,13 +53,45 @@ async def _held(database: Database) -> AsyncIterator[None]:
         yield
 
 
-async def _are_waiting(database: Database) -> bool:
-    query = "select exists (select from pg_locks where relation = 'jobs'::regclass and not granted)"
-    return bool(await database.fetchval(query))
+async def _together(gathered: Gathering, rig: Rig, *names: str) -> dict[str, Placed | BaseException]:
+    """What comes of jobs that are added at the very same time; by name, of which the first of several counts."""
+    definitions = [
+        judge({**HOURLY, "name": name}, now=rig.clock.now(), settings=rig.settings) for name in names
+    ]
+    ended = await asyncio.gather(
+        *(gathered.add(TENANT, each) for each in definitions), return_exceptions=True
+    )
+    came = [end if isinstance(end, BaseException) else end[1] for end in ended]
+    return dict(zip(reversed(names), reversed(came), strict=True))
+
+
+def _of(rig: Rig) -> Gathering:
+    return Gathering(rig.store, rig.clock, rig.settings.scheduler)
+
+
+@asynccontextmanager
+async def _renaming(database: Database, name: str, to: str) -> AsyncIterator[Connection]:
+    """Be about to rename a job: whoever wants its new name waits for what becomes of that."""
+    async with database.transaction() as connection:
+        await connection.execute(f"update jobs set name = '{to}' where name = '{name}'")
+        yield connection
+
+
+async def _has(database: Database, *names: str) -> bool:
+    return set(names) <= await _names(database)
+
+
+async def _names(database: Database) -> set[str]:
+    return {row["name"] for row in await database.fetch("select name from jobs where state <> 'deleted'")}
+
+
+async def _are_waiting(database: Database, count: int = 1) -> bool:
+    query = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    return int(await database.fetchval(query)) >= count
 
 
 async def test_jobs_made_at_once_share_transactions_and_each_is_written_down_by_its_own_request(
-    api: Caller, api_database: Database
+    api: Caller, api_database: Database, is_patient: None
 ) -> None:
     names = [f"together-{n:02}" for n in range(AT_ONCE)]
     async with asyncio.TaskGroup() as tasks, _held(api_database):
@@ -72,7 +118,7 @@ async def test_more_than_share_a_transaction_are_all_made(api: Caller, api_datab
 
 
 async def test_of_one_name_the_one_that_is_made_is_written_down_by_its_request(
-    api: Caller, api_database: Database
+    api: Caller, api_database: Database, is_patient: None
 ) -> None:
     async def make(number: int) -> Reply:
         return await api.post("/v1/jobs", {**HOURLY, "name": "wanted"}, X_Request_Id=f"number-{number}")
@@ -86,7 +132,9 @@ async def test_of_one_name_the_one_that_is_made_is_written_down_by_its_request(
     assert await _made_by(api_database, "wanted") == {"wanted": f"number-{winner}"}
 
 
-async def test_one_that_cannot_be_written_fails_alone(api: Caller, api_database: Database) -> None:
+async def test_one_that_cannot_be_written_fails_alone(
+    api: Caller, api_database: Database, is_patient: None
+) -> None:
     await api_database.execute(
         "create function refuse() returns trigger language plpgsql as"
         " $$ begin if new.name = 'poison' then raise 'no'; end if; return new; end $$;"
@@ -143,7 +191,9 @@ async def test_what_needs_a_transaction_of_its_own_is_made_beside_the_others(
     assert await api_database.fetchval("select count(*) from dependencies") == 5
 
 
-async def test_each_is_written_down_in_the_name_of_who_sent_it(api: Caller, api_database: Database) -> None:
+async def test_each_is_written_down_in_the_name_of_who_sent_it(
+    api: Caller, api_database: Database, is_patient: None
+) -> None:
     keys = [
         (await api.post("/v1/keys", {"name": f"key-{n}", "scopes": ["read", "write"]})).json for n in (1, 2)
     ]
@@ -170,3 +220,69 @@ async def test_each_is_written_down_in_the_name_of_who_sent_it(api: Caller, api_
     assert len(names) == AT_ONCE
     for name, actor in names.items():
         assert actor == f"key {name.rpartition('-')[0]}"
+
+
+async def test_a_name_that_somebody_holds_keeps_no_other_waiting(api: Caller, api_database: Database) -> None:
+    await api.create(name="another")
+    async with (
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as tasks,
+        _renaming(api_database, "another", "wanted"),
+    ):
+        wanted = tasks.create_task(_make(api, "wanted"), name="wanted")
+        await until_async(lambda: _are_waiting(api_database))
+        free = await asyncio.gather(*(_make(api, f"free-{n}") for n in range(10)))
+        assert {reply.status for reply in free} == {201}
+        assert not wanted.done()
+    assert wanted.result().status == 409
+
+
+async def test_those_who_came_together_with_a_name_that_somebody_holds_do_not_wait_for_it(
+    rig: Rig, api_database: Database
+) -> None:
+    await rig.caller.create(name="another")
+    names = ["free-1", "wanted", "free-2"]
+    async with (
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as tasks,
+        _renaming(api_database, "another", "wanted"),
+    ):
+        came = tasks.create_task(_together(_of(rig), rig, *names), name="together")
+        await until_async(lambda: _has(api_database, "free-1", "free-2"))
+        assert not came.done()
+    assert isinstance(came.result()["wanted"], errors.NameTaken)
+
+
+async def test_who_is_turned_away_in_a_circle_of_locks_tries_again_alone(
+    rig: Rig, api_database: Database, is_patient: None
+) -> None:
+    for name in ("one", "other"):
+        await rig.caller.create(name=name)
+    async with asyncio.TaskGroup() as tasks, _renaming(api_database, "one", "z") as connection:
+        came = tasks.create_task(_together(_of(rig), rig, "a", "m", "z"), name="together")
+        await until_async(lambda: _are_waiting(api_database))
+        # They wait for z, and this for a, until PostgreSQL ends one of the two: those who began to wait first.
+        await connection.execute("update jobs set name = 'a' where name = 'other'")
+    assert isinstance(came.result()["m"], tuple)
+    assert all(isinstance(came.result()[name], errors.NameTaken) for name in ("a", "z"))
+
+
+async def test_what_may_have_been_written_is_not_tried_again(rig: Rig, api_database: Database) -> None:
+    await api_database.execute(
+        "create function linger() returns trigger language plpgsql as"
+        " $$ begin perform pg_sleep(60); return null; end $$;"
+        " create constraint trigger linger after insert on jobs deferrable initially deferred"
+        " for each row when (new.name = 'b') execute function linger()"
+    )
+    try:
+        asked = asyncio.create_task(_together(_of(rig), rig, "a", "b", "c"), name="together")
+        end = (
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and query = 'commit' and wait_event = 'PgSleep'"
+        )
+        await until_async(lambda: api_database.fetchval(end))
+        came = await asked
+    finally:
+        await api_database.execute("drop trigger linger on jobs; drop function linger()")
+    assert {type(each) for each in came.values()} == {errors.CommitUnknown}
+    assert await _names(api_database) == set()

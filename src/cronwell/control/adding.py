@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from cronwell.control.scheduling import first_move, rests_until
 from cronwell.model.identity import RANDOM_BYTES, new_job_ids
 from cronwell.model.schedule import Schedule
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import Cursor, Move, NewJob, Store, Transaction
+from cronwell.store.port import Cursor, Move, NewJob, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +49,28 @@ class Judged:
 Placed = tuple[NewJob, Move | None] | errors.UserError
 """A job that was added, and what is staged of it; or why it was not."""
 
+Begin = Callable[[], AbstractAsyncContextManager[Transaction]]
+"""Begins a transaction."""
+
 
 async def add(
-    store: Store,
+    begin: Begin,
     clock: Clock,
     settings: SchedulerSettings,
     tenant_id: int,
     definitions: Sequence[Definition],
     known: Known,
-    *,
-    is_frequent: bool = False,
 ) -> tuple[datetime, list[Placed]]:
     """Add jobs in one transaction, and tell when; those for which the tenant's quota has no room are refused."""
     try:
-        async with store.transaction(is_frequent=is_frequent) as transaction:
+        async with begin() as transaction:
             now = clock.now()
             return now, await insert(transaction, tenant_id, definitions, known, now=now, settings=settings)
     except errors.QuotaExceeded as full:
         if not full.room:
             return clock.now(), [full] * len(definitions)
         fitting = definitions[: full.room]
-        now, made = await add(store, clock, settings, tenant_id, fitting, known, is_frequent=is_frequent)
+        now, made = await add(begin, clock, settings, tenant_id, fitting, known)
         return now, [*made, *[full] * (len(definitions) - full.room)]
 
 

@@ -4,15 +4,20 @@ A transaction takes PostgreSQL 0.8 ms however few jobs it adds, and 0.04 for eac
 that come wait for it to end, and share the next one: the more come, the less each costs, and a single one waits for nobody.
 Each keeps its own answer, and its own request in the audit log. Only plain jobs are gathered, of which none can be in the way
 of another: no calendars, upstreams or secrets.
+
+Somebody else can be in the way of one of them, or it cannot be written at all. So those in line wait for a lock only for a
+moment; then each goes on alone, beside those that come after it, and waits as long as it must.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import orjson
 
@@ -27,6 +32,9 @@ from cronwell.store.port import Store
 
 MOST = 100
 """So many share a transaction."""
+
+LOCK_TIMEOUT = timedelta(milliseconds=100)
+"""So long those in line wait for a lock. Shorter than PostgreSQL's deadlock_timeout: of a circle with somebody else, these give way."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,48 +73,52 @@ class Gathering:
             line.append(newcomer)
         else:
             self._lines[sender] = deque([newcomer])
-            # In a context of its own: it outlives the request that began it.
-            task = asyncio.create_task(
-                self._serve(sender), name="gathered jobs", context=contextvars.Context()
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._serve(sender))
         return await newcomer.added
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        # In a context of its own: it outlives the request that began it.
+        task = asyncio.create_task(work, name="gathered jobs", context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, sender: _Sender) -> None:
         line = self._lines[sender]
-        group: list[_Newcomer] = []
         try:
-            act_for(sender.tenant_id)
             while line:
                 group = [line.popleft() for _ in range(min(len(line), MOST))]
-                await self._add(sender, group)
+                await self._add(sender, group, LOCK_TIMEOUT)
         finally:
             del self._lines[sender]
             # Nobody is left, unless this was ended from outside.
-            for newcomer in (*group, *line):
+            for newcomer in line:
                 newcomer.added.cancel()
 
-    async def _add(self, sender: _Sender, group: list[_Newcomer]) -> None:
+    async def _add(
+        self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None = None
+    ) -> None:
         # Two processes that add the same names must not meet each other halfway.
         group.sort(key=lambda newcomer: newcomer.definition.spec.name)
+        act_for(sender.tenant_id)
         if sender.actor is not None:
             act_as(_in_the_name_of(sender.actor, group))
         try:
             now, made = await add(
-                self._store,
+                functools.partial(self._store.transaction, is_frequent=True, lock_timeout=lock_timeout),
                 self._clock,
                 self._settings,
                 sender.tenant_id,
                 [newcomer.definition for newcomer in group],
                 NONE_KNOWN,
-                is_frequent=True,
             )
+        except asyncio.CancelledError:
+            for newcomer in group:
+                newcomer.added.cancel()
+            raise
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
-            if len(group) > 1 and not isinstance(error, errors.StoreUnavailable):
-                # One of them is to blame; nothing of what they share was written.
+            if lock_timeout is not None and _may_fare_better_alone(group, error):
                 for newcomer in group:
-                    await self._add(sender, [newcomer])
+                    self._begin(self._add(sender, [newcomer]))
                 return
             for newcomer in group:
                 if not newcomer.added.done():
@@ -123,6 +135,14 @@ def is_plain(definition: Definition) -> bool:
     return (
         definition.spec.after is None and not definition.named and (not schedule or schedule.filter is None)
     )
+
+
+def _may_fare_better_alone(group: list[_Newcomer], error: Exception) -> bool:
+    """Tell whether nothing was written, and perhaps one of them is to blame, or was in the way of another."""
+    if isinstance(error, errors.LockedOut):
+        return True
+    # An outage is all the same to each.
+    return len(group) > 1 and not isinstance(error, errors.StoreUnavailable)
 
 
 def _in_the_name_of(somebody: Actor, group: list[_Newcomer]) -> Actor:

@@ -131,7 +131,7 @@ class Jobs:
         for start in range(0, len(judged.good), BATCH):
             chunk = judged.good[start : start + BATCH]
             _, made = await add(
-                self._store,
+                self._store.transaction,
                 self._clock,
                 self._settings.scheduler,
                 caller.tenant_id,
