@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import orjson
 import pytest
 
 from cronwell import errors
@@ -75,6 +76,13 @@ async def _renaming(database: Database, name: str, to: str) -> AsyncIterator[Con
     async with database.transaction() as connection:
         await connection.execute(f"update jobs set name = '{to}' where name = '{name}'")
         yield connection
+
+
+async def _batch(api: Caller, names: str) -> Reply:
+    lines = b"\n".join(orjson.dumps({**HOURLY, "name": name}) for name in names)
+    return await api.call(
+        "POST", "/v1/jobs:batch", data=lines, headers={"Content-Type": "application/x-ndjson"}
+    )
 
 
 async def _has(database: Database, *names: str) -> bool:
@@ -265,6 +273,21 @@ async def test_who_is_turned_away_in_a_circle_of_locks_tries_again_alone(
         await connection.execute("update jobs set name = 'a' where name = 'other'")
     assert isinstance(came.result()["m"], tuple)
     assert all(isinstance(came.result()[name], errors.NameTaken) for name in ("a", "z"))
+
+
+async def test_two_batches_of_the_same_names_in_other_orders_do_not_wait_in_a_circle(
+    api: Caller, api_database: Database
+) -> None:
+    await api.create(name="one")
+    async with asyncio.TaskGroup() as tasks, _renaming(api_database, "one", "b") as connection:
+        asked = [tasks.create_task(_batch(api, names), name=names) for names in ("abc", "cba")]
+        await until_async(lambda: _are_waiting(api_database, 2))
+        await connection.execute("update jobs set name = 'one' where name = 'b'")
+    told = [[orjson.loads(line) for line in task.result().body.splitlines()] for task in asked]
+    assert sorted([each["status"] for each in lines] for lines in told) == [["created"] * 3, ["error"] * 3]
+    assert {each["problem"]["type"] for lines in told for each in lines if "problem" in each} == {
+        "urn:cronwell:name-taken"
+    }
 
 
 async def test_what_may_have_been_written_is_not_tried_again(rig: Rig, api_database: Database) -> None:

@@ -97,8 +97,6 @@ class Gathering:
     async def _add(
         self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None = None
     ) -> None:
-        # Two processes that add the same names must not meet each other halfway.
-        group.sort(key=lambda newcomer: newcomer.definition.spec.name)
         act_for(sender.tenant_id)
         if sender.actor is not None:
             act_as(_in_the_name_of(sender.actor, group))

@@ -178,7 +178,8 @@ class Transaction(
 
     # jobs
     async def insert_jobs(self, jobs: Sequence[NewJob], now: datetime) -> set[UUID]:
-        """Add jobs and their cursors; the ids that come back were added, the others' names are taken."""
+        """Add jobs and their cursors; the ids that come back were added, the others' names are taken. Of several with the
+        same name the first is added."""
         ...
 
     async def count_jobs(self, tenant_id: int, added: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from uuid import UUID
 
@@ -88,7 +88,8 @@ class PostgresTransaction(
                 job.awaits,
                 job.held_until,
             )
-            for job in jobs
+            # Two that add the same names must not meet each other halfway.
+            for job in sorted(jobs, key=attrgetter("name"))
         )
         added = await self._connection.fetch(_JOBS["insert_jobs"], *columns(made, 13), now, zones.version())
         self._is_uncounted = bool(added) and not added[0]["is_counted"]
