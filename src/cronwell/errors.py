@@ -124,12 +124,13 @@ class NameTaken(Conflict):
 
 
 class QuotaExceeded(Conflict):
-    """The tenant has as many jobs as it may have."""
+    """The tenant has as many jobs as it may have. `names`: of several, those of the jobs for which there is no room."""
 
     title = "The tenant's quota is used up"
 
     def __init__(self, *, has: int, most: int) -> None:
         self.room = max(most - has, 0)
+        self.names: frozenset[str] = frozenset()
         super().__init__(
             f"your tenant has {has} jobs and may have {most}; delete some, or ask the operator for a larger quota"
         )

@@ -230,6 +230,26 @@ async def test_each_is_written_down_in_the_name_of_who_sent_it(
         assert actor == f"key {name.rpartition('-')[0]}"
 
 
+async def test_a_name_that_is_taken_or_comes_twice_takes_no_room_from_the_others(
+    rig: Rig, api_database: Database
+) -> None:
+    taken = [f"taken-{n}" for n in range(3)]
+    for name in taken:
+        await rig.caller.create(name=name)
+    try:
+        await _limit(rig.caller, 5)
+        came = await _together(_of(rig), rig, *taken, "new-1", "new-1", "new-2", "new-3")
+        assert all(isinstance(came[name], errors.NameTaken) for name in taken)
+        assert isinstance(came["new-3"], errors.QuotaExceeded)
+        assert await _names(api_database) == {*taken, "new-1", "new-2"}
+    finally:
+        await _limit(rig.caller, None)
+
+
+async def _limit(api: Caller, jobs: int | None) -> None:
+    assert (await api.call("PATCH", "/v1/tenants/default", {"quotas": {"jobs": jobs}})).status == 200
+
+
 async def test_a_name_that_somebody_holds_keeps_no_other_waiting(api: Caller, api_database: Database) -> None:
     await api.create(name="another")
     async with (

@@ -67,11 +67,13 @@ async def add(
             now = clock.now()
             return now, await insert(transaction, tenant_id, definitions, known, now=now, settings=settings)
     except errors.QuotaExceeded as full:
-        if not full.room:
+        # Those whose names are taken need no room, and are to be told so.
+        fitting = [each for each in definitions if each.spec.name not in full.names]
+        if not fitting:
             return clock.now(), [full] * len(definitions)
-        fitting = definitions[: full.room]
         now, made = await add(begin, clock, settings, tenant_id, fitting, known)
-        return now, [*made, *[full] * (len(definitions) - full.room)]
+        rest = iter(made)
+        return now, [full if each.spec.name in full.names else next(rest) for each in definitions]
 
 
 async def insert(
@@ -100,7 +102,11 @@ async def insert(
         await turn.give_way()
         prepared.append(_first_step(tenant_id, job_id, definition, now, settings))
     added = await transaction.insert_jobs([job for job, _ in prepared], now)
-    await transaction.count_jobs(tenant_id, len(added))
+    try:
+        await transaction.count_jobs(tenant_id, len(added))
+    except errors.QuotaExceeded as full:
+        full.names = frozenset([job.name for job, _ in prepared if job.id in added][full.room :])
+        raise
     await transaction.record([move for job, move in prepared if move is not None and job.id in added], now)
     await _note_uses(
         transaction,
