@@ -227,7 +227,7 @@ def _ops(base: Base, services: list[Service]) -> list[Service]:
 _Build = Callable[[Base, contextlib.AsyncExitStack], Awaitable[list[Service]]]
 
 
-async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
+async def _api(base: Base, stack: contextlib.AsyncExitStack) -> list[Service]:
     # Here, because the other roles start in half the time without them.
     from cronwell.api.role import api
     from cronwell.runtime.fetching import fetch
@@ -244,6 +244,8 @@ async def _api(base: Base, _: contextlib.AsyncExitStack) -> list[Service]:
         load_token_keys=functools.partial(fetch, settings.auth.jwks),
     )
     services.append(WebServer(app, settings.host, settings.port))
+    # Once the web server has stopped: who was refused then must not have a job after all, and the pool not wait for it.
+    stack.push_async_callback(base.jobs.close)
     return services
 
 

@@ -199,8 +199,11 @@ async def serving(
         is_ready=is_ready,
         load_token_keys=load_token_keys or functools.partial(fetch, settings.auth.jwks),
     )
-    async with listening(app) as caller:
-        yield Rig(caller, store, clock, settings, reasons)
+    try:
+        async with listening(app) as caller:
+            yield Rig(caller, store, clock, settings, reasons)
+    finally:
+        await jobs.close()
 
 
 @asynccontextmanager

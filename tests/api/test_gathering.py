@@ -329,3 +329,20 @@ async def test_what_may_have_been_written_is_not_tried_again(rig: Rig, api_datab
         await api_database.execute("drop trigger linger on jobs; drop function linger()")
     assert {type(each) for each in came.values()} == {errors.CommitUnknown}
     assert await _names(api_database) == set()
+
+
+async def test_what_is_not_added_when_the_gathering_is_closed_is_not_added_later(
+    rig: Rig, api_database: Database
+) -> None:
+    gathered = _of(rig)
+    async with _held(api_database):
+        asked = asyncio.create_task(_together(gathered, rig, "a", "b", "c"), name="together")
+        # Each has gone on alone, and those that come now wait together.
+        await until_async(lambda: _are_waiting(api_database, 3))
+        late = asyncio.create_task(_together(gathered, rig, "d", "e"), name="late")
+        await until_async(lambda: _are_waiting(api_database, 4))
+        await gathered.close()
+        for came in (await asked, await late):
+            assert {type(each) for each in came.values()} == {asyncio.CancelledError}
+        assert not await _are_waiting(api_database)
+    assert await _names(api_database) == set()

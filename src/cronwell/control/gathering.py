@@ -76,6 +76,13 @@ class Gathering:
             self._begin(self._serve(sender))
         return await newcomer.added
 
+    async def close(self) -> None:
+        """End what is under way, and whoever waits for it with it."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
     def _begin(self, work: Coroutine[object, object, None]) -> None:
         # In a context of its own: it outlives the request that began it.
         task = asyncio.create_task(work, name="gathered jobs", context=contextvars.Context())

@@ -77,6 +77,10 @@ class Jobs:
         self._judging = asyncio.Lock()
         self._gathering = Gathering(store, clock, settings.scheduler)
 
+    async def close(self) -> None:
+        """End what outlives the request that began it."""
+        await self._gathering.close()
+
     async def create(self, caller: Caller, raw: Mapping[str, Any], key: RequestKey | None = None) -> Answered:
         """Add a job; its slots inside the look-ahead are staged in the same transaction."""
         workers = await self._crew.for_job(raw)
