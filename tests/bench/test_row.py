@@ -11,7 +11,7 @@ from rich.console import Console
 from cronwell import errors
 from cronwell.bench.cost import Cost, Reading
 from cronwell.bench.row import Check, Row
-from cronwell.bench.rows import ROWS, changed
+from cronwell.bench.rows import MAY_BE_NOTHING, ROWS, changed
 from cronwell.bench.rows.soak import QUICK, Plan
 from cronwell.bench.table import table_of
 
@@ -38,16 +38,33 @@ def test_single_fields_of_a_plan_are_changed() -> None:
     ("changes", "told"),
     [
         ({"rat": "7"}, r"no field 'rat' in this plan; there are rate, seconds, "),
-        ({"rate": "fast"}, "rate must be a number, not 'fast'"),
-        ({"rate": "1.5"}, "rate must be a number, not '1.5'"),
-        ({"rate": "-1"}, "rate must be 0 or more, and not '-1'"),
-        ({"sample_seconds": "nan"}, "sample_seconds must be 0 or more, and not 'nan'"),
-        ({"sample_seconds": "inf"}, "sample_seconds must be 0 or more, and not 'inf'"),
+        ({"rate": "fast"}, "rate must be a whole number, not 'fast'"),
+        ({"rate": "1.5"}, "rate must be a whole number, not '1.5'"),
+        ({"rate": "-1"}, "rate must be 1 or more, and not '-1'"),
+        ({"sample_seconds": "often"}, "sample_seconds must be a number, not 'often'"),
+        ({"sample_seconds": "0"}, "sample_seconds must be more than 0, and not '0'"),
+        ({"sample_seconds": "nan"}, "sample_seconds must be more than 0, and not 'nan'"),
+        ({"sample_seconds": "inf"}, "sample_seconds must be more than 0, and not 'inf'"),
     ],
 )
 def test_a_change_that_a_plan_cannot_take_is_refused(changes: dict[str, str], told: str) -> None:
     with pytest.raises(errors.ConfigError, match=told):
         changed(Plan(), changes)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_plan_takes_nothing_only_where_that_means_something(name: str) -> None:
+    plan = importlib.import_module(f"cronwell.bench.rows.{name}").Plan()
+    for field in plan.__dataclass_fields__:
+        if field in MAY_BE_NOTHING:
+            assert getattr(changed(plan, {field: "0"}), field) == 0
+            with pytest.raises(errors.ConfigError, match=f"{field} must be 0 or more, and not '-1'"):
+                changed(plan, {field: "-1"})
+        else:
+            with pytest.raises(
+                errors.ConfigError, match=f"{field} must be (1 or more|more than 0), and not '0'"
+            ):
+                changed(plan, {field: "0"})
 
 
 def test_a_target_is_a_floor_or_a_ceiling_and_is_met_on_its_edge() -> None:

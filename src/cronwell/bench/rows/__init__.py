@@ -28,6 +28,9 @@ ROWS: Mapping[str, str] = {
     "running": "executions that all run at once and wait: heartbeats, cancels and memory",
 }
 """Each row's name and what it measures, in the order of the table."""
+MAY_BE_NOTHING = frozenset({"share", "warm_up", "held_seconds", "delay_ms"})
+"""Fields whose 0 means something: no share asked, no call beforehand, let go at once, answered at once. Of everything else
+nothing is measured by 0, and rates and shares would be divided by it."""
 
 
 def plan_of(name: str, *, is_quick: bool, changes: Mapping[str, str]) -> Any:
@@ -49,10 +52,15 @@ def changed(plan: Any, changes: Mapping[str, str]) -> Any:
     for name, text in changes.items():
         if name not in known:
             raise errors.ConfigError(f"no field {name!r} in this plan; there are {', '.join(known)}")
+        kind = known[name]
         try:
-            read[name] = known[name](text)
+            read[name] = kind(text)
         except ValueError:
-            raise errors.ConfigError(f"{name} must be a number, not {text!r}") from None
-        if not 0 <= read[name] < math.inf:
-            raise errors.ConfigError(f"{name} must be 0 or more, and not {text!r}")
+            number = "a whole number" if kind is int else "a number"
+            raise errors.ConfigError(f"{name} must be {number}, not {text!r}") from None
+        least, bound = (1, "1 or more") if kind is int else (math.ulp(0), "more than 0")
+        if name in MAY_BE_NOTHING:
+            least, bound = 0, "0 or more"
+        if not least <= read[name] < math.inf:
+            raise errors.ConfigError(f"{name} must be {bound}, and not {text!r}")
     return dataclasses.replace(plan, **read)
