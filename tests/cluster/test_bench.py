@@ -17,7 +17,7 @@ SHARE = 0.1
 
 
 def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: str, tmp_path: Path) -> None:
-    report = tmp_path / "reports" / "bench.json"
+    report = tmp_path / "bench.json"
     with cluster(CRONWELL_DATABASE_URL=server) as processes:
         process = processes.start(
             "bench", "drain", "lateness", "--quick", "--limit-executions=400", "--set=lateness.rate=20",
@@ -42,12 +42,47 @@ def test_the_benchmark_reports_throughput_and_lateness_beside_the_limit(server: 
     assert {check["what"] for check in lateness["checks"]} == {"p50", "p99", "max"}
 
 
-async def test_a_benchmark_that_is_ended_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_benchmark_that_is_ended_says_what_is_kept_and_leaves_nothing_else_behind(
+    number: signal.Signals,
+) -> None:
     with temporary_directory() as folder, cluster(TMPDIR=str(folder)) as processes:
-        process = processes.start("bench", "lateness")
+        process = processes.start("bench", "lateness", f"--output={folder / 'bench.json'}")
         await until(lambda: list(folder.glob("*/postgres/postmaster.pid")), within=60)
-        assert process.stop() == 128 + signal.SIGTERM, process.output
+        assert process.stop(number) == 128 + number, process.output
+        assert "stopped before a row was done; nothing is kept" in process.output
+        assert "Traceback" not in process.output
         assert list(folder.iterdir()) == []
+
+
+async def test_rows_that_were_done_are_kept_when_a_benchmark_is_ended(server: str, tmp_path: Path) -> None:
+    report = tmp_path / "bench.json"
+    with cluster(CRONWELL_DATABASE_URL=server) as processes:
+        process = processes.start(
+            "bench", "drain", "soak", "--quick", "--limit-executions=400", "--set=soak.seconds=600", "--workers=1",
+            f"--output={report}",
+        )  # fmt: skip
+        await until(report.exists, within=120)
+        assert process.stop(signal.SIGINT) == 128 + signal.SIGINT, process.output
+        assert f"stopped; the rows that were done (drain) are in {report}" in process.output
+    assert list(json.loads(report.read_text())["rows"]) == ["drain"]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--output=/nowhere/at/all/bench.json", "there is no folder /nowhere/at/all"),
+        ("--plots=/nowhere/at/all/plots", "there is no folder /nowhere/at/all"),
+        ("--set=lateness.rate=0", "rate must be 1 or more"),
+    ],
+)
+def test_a_benchmark_refuses_at_once_what_would_fail_at_its_end(option: str, told: str) -> None:
+    with cluster() as processes:
+        process = processes.start("bench", "lateness", "--quick", option)
+        assert process.popen.wait(timeout=30) == 2, process.output
+        assert told in process.output
+        # Nothing was measured for it.
+        assert "limit" not in process.output
 
 
 def test_a_backlog_is_worked_off_at_a_fair_share_of_the_limit(server: str, tmp_path: Path) -> None:

@@ -65,16 +65,16 @@ def bench(
     # Before anything is measured for plots that cannot be drawn, or a report that cannot be kept.
     draw = None if plots is None else _drawing_into(plots)
     if output is not None:
-        _check_writable(output)
+        from cronwell.bench.keeping import check_file
+
+        check_file(output)
     report, table = _measure(
         context.obj.settings(),
         plans,
         workers=workers or os.cpu_count() or 1,
         limit=limit_executions or (5_000 if quick else 100_000),
-        keep=lambda report: None if output is None else _write(output, report),
+        output=output,
     )
-    if draw is not None:
-        draw(report)
     if as_json:
         print(json.dumps(report, indent=2))
     else:
@@ -85,31 +85,33 @@ def bench(
         console.print(table)
         if quick:
             console.print("small plans only show that it works: whether they meet a target says nothing")
-
-
-def _check_writable(output: Path) -> None:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("a"):
-            pass
-    except OSError as error:
-        raise Failure(f"the report cannot be written to {output}: {error.strerror}", ExitCode.USAGE) from None
-
-
-def _write(output: Path, report: dict[str, Any]) -> None:
-    output.write_text(json.dumps(report, indent=2) + "\n")
+    # After the figures are told, which would be lost with a plot that fails.
+    if draw is not None:
+        sys.stdout.flush()
+        draw(report)
 
 
 def _drawing_into(folder: Path) -> Callable[[dict[str, Any]], object]:
     """What draws a report's series into a folder."""
+    from cronwell.bench.keeping import check_folder
+
     try:
         from cronwell.bench.plots import write
     except ModuleNotFoundError:
         raise Failure(
-            "plots are drawn by matplotlib, which is not installed here: pip install 'matplotlib>=3.10'",
+            "plots are drawn by matplotlib, which is not installed here: pip install 'matplotlib>=3.10', or `make setup` in a"
+            " working copy",
             ExitCode.USAGE,
         ) from None
-    return lambda report: write(report, folder)
+    check_folder(folder)
+
+    def draw(report: dict[str, Any]) -> None:
+        try:
+            write(report, folder)
+        except OSError as error:
+            raise Failure(f"plots could not be written into {folder}: {error.strerror}") from None
+
+    return draw
 
 
 def _plans(names: list[str], changes: list[str], *, is_quick: bool) -> dict[str, Any]:
@@ -141,9 +143,9 @@ def _measure(
     *,
     workers: int,
     limit: int,
-    keep: Callable[[dict[str, Any]], object],
+    output: Path | None,
 ) -> tuple[dict[str, Any], Table]:
-    """Measure the rows; `keep` gets the report after each, so that nothing is lost where a later one never ends."""
+    """Measure the rows, and keep the report after each, so that nothing is lost where a later one never ends."""
     import asyncio
     import signal
 
@@ -154,10 +156,10 @@ def _measure(
     from cronwell.bench.ground import break_ground
     from cronwell.bench.table import table_of
 
+    found: list[Row] = []
     columns = (TextColumn("{task.description:<48}"), BarColumn(), TimeElapsedColumn())
 
     async def run() -> tuple[dict[str, Any], Table]:
-        found: list[Row] = []
         with Progress(*columns, console=Console(stderr=True)) as bars:
 
             def stage(title: str) -> Any:
@@ -170,7 +172,8 @@ def _measure(
                     row = await rows.measure(name, await ground.surveyed(), plan)
                     found.append(row)
                     report["rows"][row.name] = {**row.as_dict(), "plan": dataclasses.asdict(plan)}
-                    keep(report)
+                    if output is not None:
+                        _write(output, report)
         return report, table_of(found, ground.facts)
 
     async def run_until_told() -> tuple[dict[str, Any], Table]:
@@ -184,5 +187,20 @@ def _measure(
 
     try:
         return asyncio.run(run_until_told())
-    except asyncio.CancelledError:
-        raise SystemExit(128 + signal.SIGTERM) from None
+    except (asyncio.CancelledError, KeyboardInterrupt) as stop:
+        print(_farewell([row.name for row in found], output), file=sys.stderr)
+        is_interrupted = isinstance(stop, KeyboardInterrupt)
+        raise SystemExit(ExitCode.INTERRUPTED if is_interrupted else 128 + signal.SIGTERM) from None
+
+
+def _write(output: Path, report: dict[str, Any]) -> None:
+    output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def _farewell(done: list[str], output: Path | None) -> str:
+    """What one who stops a benchmark wants to know: what is left of it."""
+    if not done:
+        return "stopped before a row was done; nothing is kept"
+    if output is None:
+        return f"stopped; {', '.join(done)} had been done, and nothing is kept (--output FILE keeps each row)"
+    return f"stopped; the rows that were done ({', '.join(done)}) are in {output}"
