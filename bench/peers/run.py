@@ -1,6 +1,6 @@
 """Run the same work by Cronwell and by its peers, one after the other, and print Cronwell's multiple of each.
 
-python -m bench.peers.run [--peers NAME,...] [--work NAME,...] [--size FIELD=N ...] [--output FILE]
+python -m bench.peers.run [--quick] [--peers NAME,...] [--work NAME,...] [--size FIELD=N ...] [--output FILE]
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import math
 import os
 import signal
 import sys
@@ -30,9 +31,13 @@ from bench.peers.own import CONFIGURATION, Own
 from bench.peers.protocol import WORKS, Task
 from bench.peers.table import OWN, Entry, report_of, table_of
 from bench.peers.toolchains import NotReady, ready
+from cronwell import errors
+from cronwell.bench.keeping import check_file
 
 CACHE = Path(__file__).parents[1] / "results" / "peers"
 SIZES = {"jobs": 50_000, "rate": 500, "seconds": 20, "schedules": 1000, "limit": 100_000}
+QUICK = {"jobs": 1000, "rate": 50, "seconds": 3, "schedules": 50, "limit": 5000}
+ROUNDS = 3
 SHORT_SECONDS = 15
 """A drain that takes no longer is run in several rounds: in two seconds a machine that others share says little."""
 TITLES = {
@@ -45,22 +50,42 @@ TITLES = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the options, run, print, and write the report."""
     options = _options(arguments)
-    sizes = _sizes(options.size)
+    sizes = _sizes(options.size, is_quick=options.quick)
     chosen = _chosen(options.peers, [peer.name for peer in catalogue.peers()])
     works = _chosen(options.work, WORKS)
+    if not chosen and not options.own:
+        raise SystemExit(
+            "--peers none --no-own: there is nobody left to run; name a peer, or leave out --no-own"
+        )
+    if options.output is not None:
+        # Before the builds: afterwards an hour would be lost.
+        try:
+            check_file(options.output)
+        except errors.ConfigError as error:
+            raise SystemExit(str(error)) from None
+    found: dict[str, list[Entry]] = {work: [] for work in works}
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
-        asyncio.run(_until_told(_run(options, sizes, chosen, works, console)))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise SystemExit(128 + signal.SIGTERM) from None
+        asyncio.run(_until_told(lambda: _run(options, sizes, chosen, found, console)))
+    except (asyncio.CancelledError, KeyboardInterrupt) as stop:
+        print(_farewell(found, options.output), file=sys.stderr)
+        number = signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM
+        raise SystemExit(128 + number) from None
 
 
-async def _until_told(run: Coroutine[Any, Any, None]) -> None:
+def _farewell(found: dict[str, list[Entry]], output: Path | None) -> str:
+    """What one who stops it wants to know: what is left of it."""
+    if output is None or not any(found.values()):
+        return "stopped; nothing is kept"
+    return f"stopped; what had been run is in {output}"
+
+
+async def _until_told(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Let SIGTERM end it as Ctrl-C does: else what was started would go on without us."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: task.cancelling() or task.cancel())
-    await run
+    await run()
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -72,25 +97,33 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--work", default="all", help=f"of {', '.join(WORKS)}, by commas")
     parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sizes and one round, which take seconds: to see that it works",
+    )
+    parser.add_argument(
         "--size", action="append", default=[], metavar="FIELD=N",
         help=f"another size of one of {', '.join(f'{name} ({size:,})' for name, size in SIZES.items())} (repeatable)",
     )  # fmt: skip
     parser.add_argument(
         "--cores", type=_at_least_one, default=os.cpu_count() or 1, help="worker processes or threads of each"
     )
-    parser.add_argument("--patience", type=float, default=180, help="seconds after which a drain is stopped")
+    parser.add_argument(
+        "--patience", type=_above_zero, default=180, help="seconds after which a drain is stopped"
+    )
     parser.add_argument(
         "--rounds",
         type=_at_least_one,
-        default=3,
-        help="how often drains that are soon over are run; the middle one counts",
+        help=f"how often drains that are soon over are run ({ROUNDS}); the middle one counts",
     )
     parser.add_argument(
         "--own", action=argparse.BooleanOptionalAction, default=True, help="whether Cronwell runs too"
     )
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the peers are built")
     parser.add_argument("--output", type=Path, help="write the report as JSON to this file")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.rounds = options.rounds or (1 if options.quick else ROUNDS)
+    return options
 
 
 def _at_least_one(text: str) -> int:
@@ -99,13 +132,26 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
-def _sizes(changes: Sequence[str]) -> dict[str, int]:
-    sizes = dict(SIZES)
+def _above_zero(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"write a number of seconds above 0, not {text!r}")
+    return seconds
+
+
+def _sizes(changes: Sequence[str], *, is_quick: bool) -> dict[str, int]:
+    sizes = dict(QUICK if is_quick else SIZES)
     for change in changes:
-        name, _, value = change.partition("=")
-        if name not in sizes or not (value.isascii() and value.isdigit()) or int(value) < 1:
+        name, is_given, value = change.partition("=")
+        if not is_given or name not in sizes:
             raise SystemExit(f"--size {change}: write FIELD=N, with FIELD of {', '.join(SIZES)}")
-        sizes[name] = int(value)
+        try:
+            sizes[name] = _at_least_one(value)
+        except argparse.ArgumentTypeError as error:
+            raise SystemExit(f"--size {change}: {error}") from None
     return sizes
 
 
@@ -143,11 +189,11 @@ async def _run(
     options: argparse.Namespace,
     sizes: dict[str, int],
     chosen: Sequence[str],
-    works: Sequence[str],
+    found: dict[str, list[Entry]],
     console: Console,
 ) -> None:
-    tasks = {work: task_of(work, sizes, options.cores) for work in works}
-    found: dict[str, list[Entry]] = {work: [] for work in works}
+    """Run every work of `found`, which gets what is known of it so far."""
+    tasks = {work: task_of(work, sizes, options.cores) for work in found}
     columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bars:
 
@@ -155,7 +201,7 @@ async def _run(
             bar = bars.add_task(title, total=None)
             return lambda done, total: bars.update(bar, completed=done, total=total)
 
-        commands = _build(chosen, options.cache, stage)
+        commands = await _build(chosen, options.cache.absolute(), stage)
         async with postgres() as server:
             own = Own(server)
             progress = stage("the limit of the bare statements")
@@ -177,8 +223,8 @@ async def _run(
                 if work == "drain" and options.own:
                     note = await own.note(task, stage(f"{work}: {OWN}, jobs that run once"))
                     found[work][0] = _noted(found[work][0], note)
-    for work in works:
-        console.print(table_of(work, TITLES[work].format(**sizes), found[work]))
+    for work, entries in found.items():
+        console.print(table_of(work, TITLES[work].format(**sizes), entries))
     console.print(
         f"on {facts['machine']}; limit of the bare statements {limit:,.0f}/s; PostgreSQL "
         + ", ".join(f"{name} {value}" for name, value in facts["postgresql"].items())
@@ -235,21 +281,22 @@ def _peer(
 
 def _write(output: Path | None, report: dict[str, Any]) -> None:
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
-def _build(chosen: Sequence[str], cache: Path, stage: Stage) -> dict[str, list[str] | NotReady]:
+async def _build(chosen: Sequence[str], cache: Path, stage: Stage) -> dict[str, list[str] | NotReady]:
     """Each peer's command, or why it has none: before anything is measured, because builds take the whole machine."""
     commands: dict[str, list[str] | NotReady] = {}
     for peer in catalogue.peers():
         if peer.name in chosen:
             progress = stage(f"build {peer.title}")
             try:
-                commands[peer.name] = ready(peer, cache.absolute())
+                commands[peer.name] = ready(peer, cache)
             except NotReady as error:
                 commands[peer.name] = error
             progress(1, 1)
+            # Whoever was told to stop builds no further.
+            await asyncio.sleep(0)
     return commands
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
@@ -223,11 +225,42 @@ def test_sizes_make_the_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["--size", "jobs=none"], ["--size", "files=3"], ["--peers", "nobody"], ["--work", "play"]]
+    ("options", "told"),
+    [
+        (["--size", "jobs=none"], "write a whole number from 1 on, not 'none'"),
+        (["--size", "jobs=-5"], "write a whole number from 1 on, not '-5'"),
+        (["--size", "jobs"], "with FIELD of jobs, rate, seconds, schedules, limit"),
+        (["--size", "files=3"], "with FIELD of jobs, rate, seconds, schedules, limit"),
+        (["--peers", "nobody"], "no 'nobody'; there are "),
+        (["--work", "play"], "no 'play'; there are "),
+        (["--peers", "none", "--no-own"], "there is nobody left to run"),
+        (["--patience", "-1"], "write a number of seconds above 0, not '-1'"),
+        (["--patience", "nan"], "write a number of seconds above 0, not 'nan'"),
+        (["--output", "/nowhere/at/all/peers.json"], "there is no folder /nowhere/at/all"),
+    ],
 )
-def test_an_option_that_makes_no_sense_is_refused(options: list[str]) -> None:
-    with pytest.raises(SystemExit):
+def test_an_option_that_makes_no_sense_is_refused_before_anything_is_built(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncio.run", lambda run: pytest.fail(f"{run} was begun"))
+    with pytest.raises(SystemExit) as refusal:
         main(options)
+    # argparse has told it already, and ends with a number.
+    assert told in f"{refusal.value.code} {capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt, 130), (asyncio.CancelledError, 143)])
+def test_one_who_stops_it_is_told_what_is_kept(
+    stop: type[BaseException], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(work: Coroutine[object, object, None]) -> None:
+        work.close()
+        raise stop
+
+    monkeypatch.setattr("asyncio.run", run)
+    with pytest.raises(SystemExit) as end:
+        main(["--peers", "none"])
+    assert (end.value.code, capsys.readouterr().err) == (code, "stopped; nothing is kept\n")
 
 
 def _shown(entries: list[Entry], work: str) -> str:
