@@ -79,10 +79,14 @@ fmt: $(VENV)/.dev ## Format, and mend what lint can mend
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
+# Small plans say nothing of a machine, so what came of them is not for docs/evidence.
+QUICK := $(filter --quick,$(ARGS))
+KEEP ?= $(if $(QUICK),bench/results,docs/evidence)
 # The limit is that of a million executions: of fewer, whose indexes are small, it is a quarter higher, and no rate that lasts.
-bench: $(VENV)/.dev ## Measure every row and then every peer, with JSON and plots into docs/evidence: two hours (options: ARGS="--quick" PEERS="--peers none")
-	@$(BIN)/cronwell bench all --limit-executions 1000000 --output docs/evidence/performance.json --plots docs/evidence $(ARGS)
-	@$(BIN)/python -m bench.peers.run --patience 40 --output docs/evidence/peers.json $(PEERS)
+bench: $(VENV)/.dev ## Measure every row and then every peer, with JSON and plots into KEEP (docs/evidence): two hours (options: ARGS="--quick" PEERS="--peers none", which keeps them in bench/results)
+	@mkdir -p $(KEEP)
+	@$(BIN)/cronwell bench all $(if $(QUICK),,--limit-executions 1000000) --output $(KEEP)/performance.json --plots $(KEEP) $(ARGS)
+	@$(BIN)/python -m bench.peers.run --patience 40 $(QUICK) --output $(KEEP)/peers.json $(PEERS)
 
 peers: $(VENV)/.run ## Run the same work by Cronwell and by its peers (options: ARGS="--peers river --size jobs=5000")
 	@exec $(BIN)/python -m bench.peers.run $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from cronwell import errors
 from cronwell.bench.keeping import check_file, check_folder
 from cronwell.cli.bench import _drawing_into
 from cronwell.cli.failures import Failure
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_report_that_can_be_written_is_not_begun(tmp_path: Path) -> None:
@@ -79,3 +82,20 @@ def test_a_folder_that_is_lost_meanwhile_is_told_without_a_traceback(tmp_path: P
     (tmp_path / "plots").touch()
     with pytest.raises(Failure, match=r"plots could not be written into .*: File exists"):
         draw({"facts": {}, "rows": {}})
+
+
+def test_a_quick_run_of_everything_is_no_evidence() -> None:
+    full, quick, elsewhere = (_made(*given) for given in ([], ["ARGS=--quick"], ["KEEP=/tmp/reports"]))
+    assert full.count("--output docs/evidence/") == 2
+    assert quick.count("--output bench/results/") == quick.count("--quick") == 2
+    assert elsewhere.count("--output /tmp/reports/") == 2
+    assert ("docs/evidence" in quick, "docs/evidence" in elsewhere) == (False, False)
+    assert ("1000000" in full, "1000000" in quick, "1000000" in elsewhere) == (True, False, True)
+
+
+def _made(*variables: str) -> str:
+    """What `make bench` would run."""
+    done = subprocess.run(
+        ["make", "--dry-run", "bench", *variables], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
