@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from urllib.request import Request, urlopen
 
@@ -38,6 +40,16 @@ def test_a_percentile_is_the_least_that_so_many_do_not_exceed(values: list[float
     found = percentile(ordered, share)
     assert sum(value <= found for value in ordered) >= share * len(ordered) - 1e-9
     assert sum(value < found for value in ordered) < max(share * len(ordered), 1e-300) or found == ordered[0]
+
+
+async def test_a_receiver_leaves_a_ctrl_c_to_who_started_it() -> None:
+    heard = signal.getsignal(signal.SIGINT)
+    async with receiving() as receiver:
+        assert signal.getsignal(signal.SIGINT) is heard
+        os.kill(receiver.pid, signal.SIGINT)
+        # One that heard it may still answer what comes at once.
+        for _ in range(5):
+            assert (await receiver.figures())["deliveries"] == 0
 
 
 async def test_a_receiver_answers_and_tells_what_arrived_and_when() -> None:

@@ -23,6 +23,8 @@ from urllib.request import urlopen
 
 import orjson
 
+from cronwell.bench.spawning import deaf_to_ctrl_c
+
 HOST = "127.0.0.1"
 BACKLOG = 4096
 START_SECONDS = 30.0
@@ -212,7 +214,8 @@ async def _process(work: Callable[..., None], *arguments: Any) -> AsyncIterator[
     context = multiprocessing.get_context("spawn")
     told, telling = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(telling, *arguments), daemon=True)
-    process.start()
+    with deaf_to_ctrl_c():
+        process.start()
     telling.close()
     assert process.pid is not None
     try:
