@@ -22,6 +22,25 @@ async def test_a_result_is_kept_with_all_that_it_tells(desk: Desk, store: Store)
     assert (kept.output, kept.output_truncated, kept.error) == ("done", True, None)
 
 
+@pytest.mark.parametrize("state", [State.SUCCEEDED, State.RETRYING], ids=str)
+async def test_results_are_recorded_whole_where_one_of_them_is_being_changed(
+    desk: Desk, store: Store, state: State
+) -> None:
+    """Also where there are days before them, which PostgreSQL leaves out: 18.4 then finds nothing after the one that was changed."""
+    await desk.staged(await desk.job(), NOON - 5 * DAY)
+    jobs = [await desk.job() for _ in range(5)]
+    claims = [await desk.claimed(job) for job in jobs]
+    result = Result.SUCCEEDED if state is State.SUCCEEDED else Result.FAILED
+    results = [ended(claim, state, result, ready_at=NOON + HOUR) for claim in claims]
+    async with store.transaction() as transaction:
+        await transaction.rebase_open(jobs[1], 2, 1)
+        recording = asyncio.create_task(store.complete(results))
+        waiting, _ = await asyncio.wait({recording}, timeout=0.3)
+        assert not waiting
+    assert await recording == [state] * 5
+    assert await desk.states([claim.key for claim in claims]) == [state] * 5
+
+
 async def test_a_first_try_success_leaves_no_attempt_behind(desk: Desk, store: Store) -> None:
     claim = await desk.claimed(await desk.job())
     await store.complete([ended(claim)])

@@ -54,7 +54,7 @@ CLAIMABLE = way("executions_claimable", "pool", "priority", "ready_at")
 EARLIER = way("executions_unfinished", "job_id", "slot")
 # How a claim finds what holds up an execution of a job that limits them. What is unfinished since more than a day is little,
 # and in an index of its own.
-_IN_THE_WAY = {"earlier": (EARLIER,), "other": (EARLIER,), "moved": (KEY,)}
+_IN_THE_WAY = {"earlier": (EARLIER,), "other": (EARLIER,)}
 _BLOCKING = {**_IN_THE_WAY, "executions": (PLACE, KEY)}
 OF_JOB = way("executions_pkey", "job_id", "tenant_id")
 HELD_BY = way("executions_held", "held_by")
@@ -176,7 +176,7 @@ HOT = [
     ),
     Guard(
         "startable",
-        [["default"], [1], NOON, worker_id(1), 1000, NOON, [NOON], EVER],
+        [["default"], [1], NOON, worker_id(1), 1000, NOON, [NOON]],
         {
             "candidate": (CLAIMABLE,),
             **_IN_THE_WAY,
@@ -289,7 +289,7 @@ HOT = [
     Guard("tell_stuck", [NOON], {"j": (JOB,)}),
     Guard(
         "succeed",
-        [_KEYS[0], _KEYS[1], "scheduled", _MICROS, _FENCES, _MICROS, _MICROS, worker_id(1), min(_MICROS)],
+        [_KEYS[0], _KEYS[1], "scheduled", _MICROS, _FENCES, _MICROS, _MICROS, worker_id(1), min(_SLOTS)],
         {"e": (KEY,)},
     ),
     Guard(
@@ -529,7 +529,7 @@ COLD = [
     Guard(
         "make_way",
         [1, job_id(7), NOON, NOON + timedelta(seconds=5)],
-        {"executions": (EARLIER, KEY)},
+        {"executions": (EARLIER,), "moved": (KEY,)},
     ),
     Guard(
         "begun_ahead",

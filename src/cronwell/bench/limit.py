@@ -143,18 +143,18 @@ async def _finish_all(url: str, worker: UUID, until: datetime, count: int) -> fl
             continue
         began = began or time.perf_counter()
         size = len(rows)
-        times, slots = [micros(now)] * size, [micros(r[3]) for r in rows]
+        times = [micros(now)] * size
         await database.fetchval(
             sql["succeed"],
             [1] * size,
             [r[1] for r in rows],
             "scheduled",
-            slots,
+            [micros(r[3]) for r in rows],
             [r["fence"] for r in rows],
             times,
             times,
             worker,
-            min(slots),
+            since,
         )
         done += size
     assert began is not None

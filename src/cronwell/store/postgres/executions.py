@@ -114,7 +114,7 @@ class ExecutionRows:
     ) -> dict[Tier, list[Found]]:
         pools, tiers, moments = columns(((*tier, moment) for tier, moment in before.items()), 3)
         rows = await self._database.fetch(
-            _CLAIMS["startable"], pools, tiers, ready_by, worker, limit, now, moments, EVER
+            _CLAIMS["startable"], pools, tiers, ready_by, worker, limit, now, moments
         )
         found: dict[Tier, list[Found]] = {}
         for row in rows:

@@ -298,22 +298,26 @@ select set_config('idle_in_transaction_session_timeout', $1, true), set_config('
 -- that end, and comes to the lock after it, has not seen what was added: the rows it knows have another place by then, and it
 -- leaves them to the next (part `take` in claims.sql). That is all that this changes of them. What was moved so far ahead is found by its
 -- override.
-with moved as (
-    update executions
-    set ready_at = executions.ready_at
-    from overrides as o
-    where o.tenant_id = $1
-        and o.job_id = $2
-        and o.action = 'move'
-        and o.slot > $4
-        and o.ready_at <= $4
-        and executions.tenant_id = o.tenant_id
-        and executions.job_id = o.job_id
-        and executions.kind = 'scheduled'
-        and executions.slot = o.slot
-        and executions.slot > $4
-        and executions.running_limit is not null
-        and executions.state::text in ('pending', 'retrying')
+with keys as (
+    select array_agg(tenant_id) as tenants, array_agg(job_id) as jobs, array_agg(slot) as slots
+    from overrides
+    where tenant_id = $1
+        and job_id = $2
+        and action = 'move'
+        and slot > $4
+        and ready_at <= $4
+),
+marked as (
+    update executions as moved
+    set ready_at = moved.ready_at
+    from keys
+    cross join lateral unnest(keys.tenants, keys.jobs, keys.slots) as at (tenant_id, job_id, slot)
+    where moved.tenant_id = at.tenant_id
+        and moved.job_id = at.job_id
+        and moved.kind = 'scheduled'
+        and moved.slot = at.slot
+        and moved.running_limit is not null
+        and moved.state::text in ('pending', 'retrying')
 )
 update executions
 set ready_at = ready_at

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+from cronwell import errors
 from cronwell.model.execution import ExecutionKey, Kind, Result, State
 from cronwell.runtime.postgres import Connection, Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.postgres.rows import STATES, columns, micros
 from cronwell.store.records import Awaited, Ended
+from cronwell.store.work_port import EVER
 
 T = TypeVar("T")
 
@@ -22,7 +24,19 @@ _CALLBACKS = load_statements(Path(__file__).with_name("callbacks.sql"))
 
 
 async def write_results(database: Database | Connection, ended: Sequence[Ended]) -> list[State | None]:
-    """Write results; for each, the state it led to, or None where its fence was no longer valid."""
+    """Write results; for each, the state it led to, or None where its fence was no longer valid.
+
+    It takes several statements. Outside a transaction some of them may be written when one fails: their commit is unknown then.
+    """
+    try:
+        return await _write_all(database, ended)
+    except errors.StoreUnavailable as error:
+        if isinstance(database, Connection):
+            raise
+        raise errors.CommitUnknown(str(error)) from error
+
+
+async def _write_all(database: Database | Connection, ended: Sequence[Ended]) -> list[State | None]:
     awaited = [(place, each, each.awaits) for place, each in enumerate(ended) if each.awaits is not None]
     if not awaited:
         return await _write(database, ended)
@@ -82,40 +96,12 @@ async def _park(
 
 
 async def _write(database: Database | Connection, ended: Sequence[Ended]) -> list[State | None]:
-    states: list[State | None] = [None] * len(ended)
-    if all(e.state is State.SUCCEEDED and e.output is None and e.started_at is not None for e in ended):
-        for place in await _succeed(database, ended):
-            states[place] = State.SUCCEEDED
-    else:
-        rows = await database.fetch(
-            _SQL["complete"],
-            *columns(
-                (
-                    (
-                        e.tenant_id,
-                        e.key.job_id,
-                        e.key.kind,
-                        e.key.slot,
-                        e.fence,
-                        e.worker,
-                        e.state,
-                        e.result,
-                        e.started_at,
-                        e.finished_at,
-                        e.ready_at,
-                        e.error_kind,
-                        e.error,
-                        e.output,
-                        e.output_truncated,
-                    )
-                    for e in ended
-                ),
-                15,
-            ),
-            min(e.key.slot for e in ended),
-        )
-        for place, state in rows:
-            states[place - 1] = STATES[state]
+    states = await _record(database, ended, min((e.key.slot for e in ended), default=EVER))
+    if missing := [place for place, state in enumerate(states) if state is None]:
+        # Nearly always their fence is old. But a search of some days only may also have missed them: see `complete`.
+        again = await _record(database, [ended[place] for place in missing], EVER)
+        for place, state in zip(missing, again, strict=True):
+            states[place] = state
     if None in states:
         # Where a result came twice, the database answers for one of the two; it is the other's answer as well.
         known = {_identity(e): state for e, state in zip(ended, states, strict=True) if state is not None}
@@ -123,7 +109,50 @@ async def _write(database: Database | Connection, ended: Sequence[Ended]) -> lis
     return states
 
 
-async def _succeed(database: Database | Connection, ended: Sequence[Ended]) -> list[int]:
+async def _record(
+    database: Database | Connection, ended: Sequence[Ended], slots_since: datetime
+) -> list[State | None]:
+    """Record results of executions with slots from then on; for each, the state it led to, or None where it was not found."""
+    states: list[State | None] = [None] * len(ended)
+    if all(e.state is State.SUCCEEDED and e.output is None and e.started_at is not None for e in ended):
+        for place in await _succeed(database, ended, slots_since):
+            states[place] = State.SUCCEEDED
+        return states
+    rows = await database.fetch(
+        _SQL["complete"],
+        *columns(
+            (
+                (
+                    e.tenant_id,
+                    e.key.job_id,
+                    e.key.kind,
+                    e.key.slot,
+                    e.fence,
+                    e.worker,
+                    e.state,
+                    e.result,
+                    e.started_at,
+                    e.finished_at,
+                    e.ready_at,
+                    e.error_kind,
+                    e.error,
+                    e.output,
+                    e.output_truncated,
+                )
+                for e in ended
+            ),
+            15,
+        ),
+        slots_since,
+    )
+    for place, state in rows:
+        states[place - 1] = STATES[state]
+    return states
+
+
+async def _succeed(
+    database: Database | Connection, ended: Sequence[Ended], slots_since: datetime
+) -> list[int]:
     """Record successes; the places of those that were recorded."""
     alike: defaultdict[tuple[UUID, Kind], list[int]] = defaultdict(list)
     for place, each in enumerate(ended):
@@ -133,18 +162,17 @@ async def _succeed(database: Database | Connection, ended: Sequence[Ended]) -> l
         those = [ended[place] for place in places]
         starts = [micros(e.started_at) for e in those if e.started_at is not None]
         assert len(starts) == len(those), "what succeeded has started"
-        slots = [micros(e.key.slot) for e in those]
         found = await database.fetchval(
             _SQL["succeed"],
             _shared([e.tenant_id for e in those]),
             _shared([e.key.job_id for e in those]),
             kind,
-            slots,
+            [micros(e.key.slot) for e in those],
             _shared([e.fence for e in those]),
             starts,
             [micros(e.finished_at) for e in those],
             worker,
-            min(slots),
+            slots_since,
         )
         recorded += [places[number - 1] for number in found or ()]
     return recorded

@@ -58,3 +58,27 @@ begin
             );
 end
 $$;
+
+-- Those that were moved to before their slot, and have begun before it: they are found by their overrides, which are few.
+create function begun_early(moment timestamptz) returns table (job_id uuid, slot timestamptz)
+language plpgsql stable set search_path from current as $$
+begin
+    return query
+        select early.job_id, early.slot
+        from overrides as o
+        cross join lateral (
+            select moved.job_id, moved.slot
+            from executions as moved
+            where moved.tenant_id = o.tenant_id
+                and moved.job_id = o.job_id
+                and moved.kind = 'scheduled'
+                and moved.slot = o.slot
+                and moved.running_limit is not null
+                and moved.state::text in ('running', 'retrying')
+            offset 0
+        ) as early
+        where o.action = 'move'
+            and o.slot > moment - interval '1 day'
+            and o.ready_at <= moment;
+end
+$$;
