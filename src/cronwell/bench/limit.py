@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 
 from cronwell import errors
 from cronwell.bench.load import Load, register
+from cronwell.bench.spawning import deaf_to_ctrl_c
 from cronwell.config import DatabaseSettings
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.postgres import Database
@@ -50,8 +51,9 @@ async def measure_limit(database: Database, url: str, count: int) -> float:
     until = first + timedelta(days=1)
     stager = context.Process(target=_run_stager, args=(url, until))
     finisher = context.Process(target=_run_finisher, args=(url, worker, until, count, answers))
-    stager.start()
-    finisher.start()
+    with deaf_to_ctrl_c():
+        stager.start()
+        finisher.start()
     try:
         took = await asyncio.to_thread(_answer, answers, (stager, finisher))
     finally:
