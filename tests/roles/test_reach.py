@@ -130,6 +130,25 @@ def test_rounds_look_into_all_days_as_long_as_there_is_something_in_them(
     assert days_of(made, 2) == [EVER, YESTERDAY], "the last that looked into them met nothing"
 
 
+def test_no_round_looks_back_further_than_one_to_the_beginning_or_one_far_back_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert farthest(Reach()) == [True, False, False]
+    assert farthest(shortened()) == [True, False, False]
+    monkeypatch.setattr(reach, "FAR_EVERY", 0.0)
+    assert farthest(Reach()) == [True, False, False]
+    assert farthest(shortened()) == [True] * 3
+
+
+def farthest(made: Reach) -> list[bool]:
+    """Which of the next three rounds look back furthest."""
+    found = []
+    for _ in range(3):
+        made.begin_round()
+        found.append(made.is_farthest)
+    return found
+
+
 def days_of(made: Reach, rounds: int) -> list[datetime]:
     """The earliest slots that the next rounds look for."""
     found = []

@@ -70,6 +70,11 @@ class Reach:
         if looks_back:
             self._has_met_older = False
 
+    @property
+    def is_farthest(self) -> bool:
+        """No other round looks back further than this one."""
+        return self.is_whole or (self.is_short and self.margin == FAR)
+
     def slots_since(self, now: datetime) -> datetime:
         """The earliest slots that this round looks for."""
         return EVER if self._is_of_all_days else _recent(now)
