@@ -2,34 +2,79 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from cronwell.model.execution import ExecutionKey, Kind
-from cronwell.store.port import Claimed, NewExecution
+from cronwell.store.port import EVER, Claimed, NewExecution, Tier
 from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import Context
+from cronwell.worker import claiming, reach
 from tests.support.house import SECOND, TENANT, House
 from tests.support.waiting import until_async
 
 TICK = timedelta(microseconds=1)
 
 
+@dataclass
+class Watch:
+    """A clock that goes when it is told to, in place of the module `time`."""
+
+    shows: float
+
+    def monotonic(self) -> float:
+        return self.shows
+
+    perf_counter = monotonic
+
+
 class Noting(PostgresStore):
     """Notes how many were asked for in each claim of each priority."""
 
     asked: list[tuple[int, int]]
+    watch: Watch | None = None
+    """One for which each claim takes a second."""
 
     async def claim(self, *given: Any, **more: Any) -> list[Claimed]:
         self.asked.append((given[2], more["limit"]))
-        return await super().claim(*given, **more)
+        claims = await super().claim(*given, **more)
+        if self.watch is not None:
+            self.watch.shows += 1
+        return claims
+
+    async def due_tiers(
+        self, since: Mapping[Tier, datetime], ready_by: datetime, slots_since: datetime = EVER
+    ) -> set[Tier]:
+        found = await super().due_tiers(since, ready_by, slots_since)
+        await self.on_looked(found)
+        return found
+
+    async def on_looked(self, found: set[Tier]) -> None:
+        """It was looked where something is due."""
 
 
-def noting(house: House) -> Noting:
-    house.store = store = Noting(house.database)
+def noting(house: House, kind: type[Noting] = Noting) -> Noting:
+    house.store = store = kind(house.database)
     store.asked = []
     return store
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """By which claiming goes, and the rounds that look back: one in five seconds does."""
+    made = Watch(math.ceil(time.monotonic()))
+    monkeypatch.setattr(claiming, "time", made)
+    monkeypatch.setattr(reach, "time", made)
+    monkeypatch.setattr(reach, "WHOLE_EVERY", 5)
+    monkeypatch.setattr(reach, "FAR_EVERY", 1e9)
+    return made
 
 
 async def fill(house: House, count: int, *, ahead: timedelta, apart: timedelta = TICK * 0) -> None:
@@ -95,6 +140,52 @@ async def test_a_busy_worker_claims_from_no_queue_in_which_nothing_is_due(house:
         await until_all_ended(house, 100)
     assert {priority for priority, _ in store.asked} == {1}
     assert len(store.asked) >= 10
+
+
+async def test_a_round_that_looks_into_all_days_does_not_go_by_where_others_found_something(
+    house: House, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They look every other second: not in the fifth.
+    monkeypatch.setattr(claiming, "GATHER", 2 * SECOND)
+    await fill(house, 115, ahead=-SECOND)
+    old = house.clock.now() - timedelta(days=9)
+
+    class Late(Noting):
+        """An old slot of high priority comes due after the first look."""
+
+        is_first = True
+
+        async def on_looked(self, found: set[Tier]) -> None:
+            if self.is_first:
+                self.is_first = False
+                [any_other, *_] = await house.history()
+                key = ExecutionKey(any_other.key.job_id, Kind.MANUAL, old)
+                new = NewExecution(TENANT, key, house.clock.now(), 1, 0, None, "default", None, None)
+                async with self.transaction() as transaction:
+                    await transaction.insert_executions([new])
+
+    store = noting(house, Late)
+    store.watch = watch
+    async with house.working(claim_batch=10, concurrency=200):
+        await until_all_ended(house, 116)
+    assert store.asked.index((0, 10)) == 5
+
+
+async def test_rounds_that_all_look_into_all_days_do_not_each_ask_where_something_is_due(
+    house: House, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "WHOLE_EVERY", 0)
+    await fill(house, 95, ahead=-SECOND)
+    claims_before: list[int] = []
+
+    class Counting(Noting):
+        async def on_looked(self, found: set[Tier]) -> None:
+            claims_before.append(len(self.asked))
+
+    noting(house, Counting)
+    async with house.working(claim_batch=10, concurrency=200):
+        await until_all_ended(house, 95)
+    assert not {1, 2, 3, 4, 5, 6, 7, 8, 9}.intersection(claims_before), "the watch stands still"
 
 
 async def test_a_worker_that_holds_enough_waits_until_some_places_are_free(house: House) -> None:

@@ -73,6 +73,8 @@ class Claiming:
         """The last round was filled to the last place."""
         self._tiers: set[Tier] = set()
         self._seen_at = 0.0
+        self._has_seen_farthest = False
+        """These were looked for by a round than which no other looks back further."""
         self._is_uncertain = False
         self._claimed_at = 0.0
         self._is_behind = False
@@ -127,11 +129,14 @@ class Claiming:
         """Where something is due: a worker asks one thing, and not each queue, of which most have nothing.
 
         While there is more than it can take it asks no more often than GATHER: an empty queue takes 0.25 ms of PostgreSQL's time to
-        be claimed from, and half a millisecond in all (November 2026). What waits at gates is not asked for where that would be a
-        long way: it is looked for as often as that pays.
+        be claimed from, and half a millisecond in all (November 2026). But where a round looks back as far as any does, it does not
+        go by what others found, which would keep it from a tier that has old slots alone. What waits at gates is not asked for
+        where that would be a long way: it is looked for as often as that pays.
         """
         asked = time.monotonic()
-        if self._has_more and asked < self._seen_at + GATHER.total_seconds():
+        is_farthest = self._reach.is_farthest
+        is_recent = asked < self._seen_at + GATHER.total_seconds()
+        if self._has_more and is_recent and (self._has_seen_farthest or not is_farthest):
             return self._tiers
         now = self._clock.now()
         since = {queue.tier: queue.frontier.since(now) for queue in self._queues}
@@ -141,7 +146,7 @@ class Claiming:
         self._tiers = await self._store.due_tiers(
             since, now + self._settings.pre_claim, self._reach.slots_since(now)
         )
-        self._seen_at = asked
+        self._seen_at, self._has_seen_farthest = asked, is_farthest
         if not self._has_more:
             # A worker that is busy waits for everything, and says nothing of the way that this one went.
             self._reach.note(time.perf_counter() - began)
