@@ -188,6 +188,26 @@ async def test_rounds_that_all_look_into_all_days_do_not_each_ask_where_somethin
     assert not {1, 2, 3, 4, 5, 6, 7, 8, 9}.intersection(claims_before), "the watch stands still"
 
 
+async def test_what_comes_right_after_a_busy_worker_found_nothing_is_not_left_to_the_next_poll(
+    house: House, watch: Watch
+) -> None:
+    await fill(house, 5, ahead=-SECOND)
+
+    class Late(Noting):
+        is_first = True
+
+        async def on_looked(self, found: set[Tier]) -> None:
+            if not found and self.is_first:
+                self.is_first = False
+                await house.trigger()
+
+    store = noting(house, Late)
+    store.watch = watch
+    async with house.working(claim_batch=10, concurrency=200, poll=60 * SECOND):
+        await until_all_ended(house, 6)
+    assert [limit for _, limit in store.asked[:2]] == [5, 10]
+
+
 async def test_a_worker_that_holds_enough_waits_until_some_places_are_free(house: House) -> None:
     await fill(house, 60, ahead=SECOND, apart=SECOND * 0.03)
     async with house.working(concurrency=20, pre_claim=3 * SECOND):

@@ -99,6 +99,8 @@ class Claiming:
         self._reach.begin_round()
         tiers = await self._due()
         if not tiers and not self._reach.is_short:
+            # Whoever wakes it now means what has come since.
+            self._has_more = False
             return self._settings.poll
         try:
             self._has_more = await self._claim(tiers)
