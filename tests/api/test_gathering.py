@@ -246,6 +246,15 @@ async def test_a_name_that_is_taken_or_comes_twice_takes_no_room_from_the_others
         await _limit(rig.caller, None)
 
 
+async def test_who_finds_the_last_room_taken_by_those_it_came_with_is_told_of_them(rig: Rig) -> None:
+    try:
+        await _limit(rig.caller, 2)
+        came = await _together(_of(rig), rig, "a", "b", "c")
+        assert "has 2 jobs and may have 2" in str(came["c"])
+    finally:
+        await _limit(rig.caller, None)
+
+
 async def _limit(api: Caller, jobs: int | None) -> None:
     assert (await api.call("PATCH", "/v1/tenants/default", {"quotas": {"jobs": jobs}})).status == 200
 
