@@ -14,7 +14,7 @@ import pytest
 from cronwell import errors
 from cronwell.control import gathering
 from cronwell.control.adding import Placed
-from cronwell.control.definitions import judge
+from cronwell.control.definitions import Definition, judge
 from cronwell.control.gathering import MOST, Gathering
 from cronwell.runtime.postgres import Connection, Database
 from tests.api.rig import HOURLY, Caller, Reply, Rig, calling
@@ -26,8 +26,15 @@ TENANT = 1
 
 @pytest.fixture
 def is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, nobody goes on alone because of a lock."""
+    """However slow the machine is, nobody goes on alone because of a lock, or goes ahead of those before."""
     monkeypatch.setattr(gathering, "LOCK_TIMEOUT", timedelta(seconds=10))
+    monkeypatch.setattr(gathering, "PATIENCE", timedelta(seconds=10))
+
+
+@pytest.fixture
+def is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that meets a lock is as one whose connection has fallen silent."""
+    monkeypatch.setattr(gathering, "LOCK_TIMEOUT", timedelta(minutes=1))
 
 
 async def _make(api: Caller, name: str, **fields: object) -> Reply:
@@ -56,14 +63,15 @@ async def _held(database: Database) -> AsyncIterator[None]:
 
 async def _together(gathered: Gathering, rig: Rig, *names: str) -> dict[str, Placed | BaseException]:
     """What comes of jobs that are added at the very same time; by name, of which the first of several counts."""
-    definitions = [
-        judge({**HOURLY, "name": name}, now=rig.clock.now(), settings=rig.settings) for name in names
-    ]
     ended = await asyncio.gather(
-        *(gathered.add(TENANT, each) for each in definitions), return_exceptions=True
+        *(gathered.add(TENANT, _new(rig, name)) for name in names), return_exceptions=True
     )
     came = [end if isinstance(end, BaseException) else end[1] for end in ended]
     return dict(zip(reversed(names), reversed(came), strict=True))
+
+
+def _new(rig: Rig, name: str, **fields: object) -> Definition:
+    return judge({**HOURLY, "name": name, **fields}, now=rig.clock.now(), settings=rig.settings)
 
 
 def _of(rig: Rig) -> Gathering:
@@ -288,6 +296,23 @@ async def test_those_who_came_together_with_a_name_that_somebody_holds_do_not_wa
         await until_async(lambda: _has(api_database, "free-1", "free-2"))
         assert not came.done()
     assert isinstance(came.result()["wanted"], errors.NameTaken)
+
+
+async def test_a_transaction_that_takes_long_keeps_nobody_in_line_waiting(
+    rig: Rig, api_database: Database, is_stuck: None
+) -> None:
+    await rig.caller.create(name="another")
+    gathered = _of(rig)
+    async with (
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as tasks,
+        _renaming(api_database, "another", "wanted"),
+    ):
+        stuck = tasks.create_task(_together(gathered, rig, "wanted"), name="stuck")
+        await until_async(lambda: _are_waiting(api_database))
+        await _together(gathered, rig, "free-1", "free-2")
+        assert not stuck.done()
+    assert await _names(api_database) == {"wanted", "free-1", "free-2"}
 
 
 async def test_who_is_turned_away_in_a_circle_of_locks_tries_again_alone(

@@ -6,7 +6,8 @@ Each keeps its own answer, and its own request in the audit log. Only plain jobs
 of another: no calendars, upstreams or secrets.
 
 Somebody else can be in the way of one of them, or it cannot be written at all. So those in line wait for a lock only for a
-moment; then each goes on alone, beside those that come after it, and waits as long as it must.
+moment; then each goes on alone, beside those that come after it, and waits as long as it must. Where something else
+takes long, such as a connection that has fallen silent, the next transaction begins beside it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ MOST = 100
 
 LOCK_TIMEOUT = timedelta(milliseconds=100)
 """So long those in line wait for a lock. Shorter than PostgreSQL's deadlock_timeout: of a circle with somebody else, these give way."""
+
+PATIENCE = timedelta(milliseconds=500)
+"""So long those in line wait for the transaction before theirs: a hundred times as long as one takes when all is well, and however
+slow all are, a sender begins but two a second."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,18 +88,20 @@ class Gathering:
                 task.cancel()
             await asyncio.wait(self._tasks)
 
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        # In a context of its own: it outlives the request that began it.
+    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        # In a context of its own: it outlives the request that began it, and acts for whom it says itself.
         task = asyncio.create_task(work, name="gathered jobs", context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _serve(self, sender: _Sender) -> None:
         line = self._lines[sender]
         try:
             while line:
                 group = [line.popleft() for _ in range(min(len(line), MOST))]
-                await self._add(sender, group, LOCK_TIMEOUT)
+                adding = self._begin(self._add(sender, group, LOCK_TIMEOUT))
+                await asyncio.wait({adding}, timeout=PATIENCE.total_seconds())
         finally:
             del self._lines[sender]
             # Nobody is left, unless this was ended from outside.
