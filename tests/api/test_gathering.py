@@ -380,3 +380,29 @@ async def test_what_is_not_added_when_the_gathering_is_closed_is_not_added_later
             assert {type(each) for each in came.values()} == {asyncio.CancelledError}
         assert not await _are_waiting(api_database)
     assert await _names(api_database) == set()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_nobody_waits_for_ever_who_comes_as_the_gathering_is_closed(
+    rig: Rig, api_database: Database, turns: int
+) -> None:
+    gathered = _of(rig)
+
+    async def close() -> None:
+        # Whatever the job waits for by then: most of it is ended before its first step.
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await gathered.close()
+
+    async with asyncio.timeout(10):
+        came, _ = await asyncio.gather(gathered.add(TENANT, _new(rig, "a")), close(), return_exceptions=True)
+    assert isinstance(came, asyncio.CancelledError)
+    assert await _names(api_database) == set()
+
+
+async def test_who_comes_after_the_gathering_was_closed_is_refused(rig: Rig, api_database: Database) -> None:
+    gathered = _of(rig)
+    await gathered.close()
+    with pytest.raises(errors.StoreUnavailable, match="nothing was written"):
+        await gathered.add(TENANT, _new(rig, "a"))
+    assert await _names(api_database) == set()

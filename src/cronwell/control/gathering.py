@@ -16,7 +16,7 @@ import asyncio
 import contextvars
 import functools
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -66,9 +66,12 @@ class Gathering:
         self._settings = settings
         self._lines: dict[_Sender, deque[_Newcomer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def add(self, tenant_id: int, definition: Definition) -> tuple[datetime, Placed]:
         """Add a job of which `is_plain` holds; when it was, and what came of it."""
+        if self._is_closed:
+            raise errors.StoreUnavailable("this process ends: nothing was written, and it may be sent again")
         somebody = actor()
         sender = _Sender(tenant_id, somebody and replace(somebody, request_id=""))
         newcomer = _Newcomer(
@@ -77,44 +80,51 @@ class Gathering:
         if (line := self._lines.get(sender)) is not None:
             line.append(newcomer)
         else:
-            self._lines[sender] = deque([newcomer])
-            self._begin(self._serve(sender))
+            line = self._lines[sender] = deque([newcomer])
+            self._begin(self._serve(sender, line), line)
         return await newcomer.added
 
     async def close(self) -> None:
-        """End what is under way, and whoever waits for it with it."""
+        """End what is under way, and whoever waits for it with it; whoever comes later is refused."""
+        self._is_closed = True
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
 
-    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def _begin(
+        self, work: Coroutine[object, object, None], newcomers: Iterable[_Newcomer]
+    ) -> asyncio.Task[None]:
+        """Do work on which newcomers depend: those that are left among them when it ends, end with it."""
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            for newcomer in newcomers:
+                newcomer.added.cancel()
+
         # In a context of its own: it outlives the request that began it, and acts for whom it says itself.
         task = asyncio.create_task(work, name="gathered jobs", context=contextvars.Context())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # Not within the work itself: of a task that is ended before its first step nothing is run.
+        task.add_done_callback(end)
         return task
 
-    async def _serve(self, sender: _Sender) -> None:
-        line = self._lines[sender]
+    async def _serve(self, sender: _Sender, line: deque[_Newcomer]) -> None:
         try:
             while line:
                 group = [line.popleft() for _ in range(min(len(line), MOST))]
-                adding = self._begin(self._add(sender, group, LOCK_TIMEOUT))
+                adding = self._begin(self._add(sender, group, LOCK_TIMEOUT), group)
                 await asyncio.wait({adding}, timeout=PATIENCE.total_seconds())
         finally:
             del self._lines[sender]
-            # Nobody is left, unless this was ended from outside.
-            for newcomer in line:
-                newcomer.added.cancel()
 
     async def _add(
         self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None = None
     ) -> None:
-        act_for(sender.tenant_id)
-        if sender.actor is not None:
-            act_as(_in_the_name_of(sender.actor, group))
         try:
+            act_for(sender.tenant_id)
+            if sender.actor is not None:
+                act_as(_in_the_name_of(sender.actor, group))
             now, made = await add(
                 functools.partial(self._store.transaction, is_frequent=True, lock_timeout=lock_timeout),
                 self._clock,
@@ -123,14 +133,12 @@ class Gathering:
                 [newcomer.definition for newcomer in group],
                 NONE_KNOWN,
             )
-        except asyncio.CancelledError:
-            for newcomer in group:
-                newcomer.added.cancel()
-            raise
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
             if lock_timeout is not None and _may_fare_better_alone(group, error):
                 for newcomer in group:
-                    self._begin(self._add(sender, [newcomer]))
+                    self._begin(self._add(sender, [newcomer]), [newcomer])
+                # They end with those tasks from here on, not with this one.
+                group.clear()
                 return
             for newcomer in group:
                 if not newcomer.added.done():
