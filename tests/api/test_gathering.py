@@ -190,6 +190,22 @@ async def test_who_goes_away_takes_nobody_along(rig: Rig, api_database: Database
     assert again.status in (201, 409)
 
 
+async def test_a_job_that_nobody_waits_for_any_more_is_not_added(
+    rig: Rig, api_database: Database, is_patient: None
+) -> None:
+    gathered = _of(rig)
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(gathered, rig, "first"), name="first")
+        await until_async(lambda: _are_waiting(api_database))
+        gone = asyncio.create_task(gathered.add(TENANT, _new(rig, "gone")), name="gone")
+        stays = tasks.create_task(gathered.add(TENANT, _new(rig, "stays")), name="stays")
+        # They come, and stand in line.
+        await asyncio.sleep(0)
+        gone.cancel()
+    assert isinstance(stays.result()[1], tuple)
+    assert await _names(api_database) == {"first", "stays"}
+
+
 async def test_what_needs_a_transaction_of_its_own_is_made_beside_the_others(
     api: Caller, api_database: Database
 ) -> None:

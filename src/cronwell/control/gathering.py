@@ -112,9 +112,9 @@ class Gathering:
     async def _serve(self, sender: _Sender, line: deque[_Newcomer]) -> None:
         try:
             while line:
-                group = [line.popleft() for _ in range(min(len(line), MOST))]
-                adding = self._begin(self._add(sender, group, LOCK_TIMEOUT), group)
-                await asyncio.wait({adding}, timeout=PATIENCE.total_seconds())
+                if group := _taken(line):
+                    adding = self._begin(self._add(sender, group, LOCK_TIMEOUT), group)
+                    await asyncio.wait({adding}, timeout=PATIENCE.total_seconds())
         finally:
             del self._lines[sender]
 
@@ -155,6 +155,16 @@ def is_plain(definition: Definition) -> bool:
     return (
         definition.spec.after is None and not definition.named and (not schedule or schedule.filter is None)
     )
+
+
+def _taken(line: deque[_Newcomer]) -> list[_Newcomer]:
+    """Take those out of a line who share the next transaction, and those whom nobody waits for any more."""
+    group: list[_Newcomer] = []
+    while line and len(group) < MOST:
+        newcomer = line.popleft()
+        if not newcomer.added.done():
+            group.append(newcomer)
+    return group
 
 
 def _may_fare_better_alone(group: list[_Newcomer], error: Exception) -> bool:
