@@ -133,6 +133,24 @@ async def test_more_than_share_a_transaction_are_all_made(api: Caller, api_datab
     assert await api_database.fetchval("select count(*) from jobs") == 2 * MOST
 
 
+async def test_large_jobs_share_a_transaction_up_to_a_size(
+    rig: Rig, api_database: Database, is_patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "MOST_BYTES", 3000)
+    gathered = _of(rig)
+    sizes = {"a": 1000, "b": 1000, "large": 5000, "c": 1000, "d": 1000}
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(gathered, rig, "first"), name="first")
+        await until_async(lambda: _are_waiting(api_database))
+        for name, size in sizes.items():
+            tasks.create_task(gathered.add(TENANT, _new(rig, name, payload="x" * size)), name=name)
+        await asyncio.sleep(0)
+    rows = await api_database.fetch(
+        "select string_agg(name, ' ' order by name) as names from jobs group by xmin::text"
+    )
+    assert {row["names"] for row in rows} == {"first", "a b", "large", "c d"}
+
+
 async def test_of_one_name_the_one_that_is_made_is_written_down_by_its_request(
     api: Caller, api_database: Database, is_patient: None
 ) -> None:

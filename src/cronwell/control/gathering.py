@@ -24,7 +24,7 @@ import orjson
 
 from cronwell import errors
 from cronwell.config import SchedulerSettings
-from cronwell.control.adding import Placed, add
+from cronwell.control.adding import MOST_BYTES, Placed, add
 from cronwell.control.calendars import NONE_KNOWN
 from cronwell.control.definitions import Definition
 from cronwell.runtime.acting import Actor, act_as, act_for, actor
@@ -32,7 +32,7 @@ from cronwell.runtime.clock import Clock
 from cronwell.store.port import Store
 
 MOST = 100
-"""So many share a transaction."""
+"""So many share a transaction, or fewer that are large: about MOST_BYTES."""
 
 LOCK_TIMEOUT = timedelta(milliseconds=100)
 """So long those in line wait for a lock. Shorter than PostgreSQL's deadlock_timeout: of a circle with somebody else, these give way."""
@@ -45,6 +45,7 @@ slow all are, a sender begins but two a second."""
 @dataclass(frozen=True, slots=True, eq=False)
 class _Newcomer:
     definition: Definition
+    size: int
     request_id: str
     added: asyncio.Future[tuple[datetime, Placed]]
 
@@ -75,7 +76,10 @@ class Gathering:
         somebody = actor()
         sender = _Sender(tenant_id, somebody and replace(somebody, request_id=""))
         newcomer = _Newcomer(
-            definition, somebody.request_id if somebody else "", asyncio.get_running_loop().create_future()
+            definition,
+            len(definition.text),
+            somebody.request_id if somebody else "",
+            asyncio.get_running_loop().create_future(),
         )
         if (line := self._lines.get(sender)) is not None:
             line.append(newcomer)
@@ -160,10 +164,12 @@ def is_plain(definition: Definition) -> bool:
 def _taken(line: deque[_Newcomer]) -> list[_Newcomer]:
     """Take those out of a line who share the next transaction, and those whom nobody waits for any more."""
     group: list[_Newcomer] = []
-    while line and len(group) < MOST:
+    size = 0
+    while line and len(group) < MOST and (not group or size + line[0].size <= MOST_BYTES):
         newcomer = line.popleft()
         if not newcomer.added.done():
             group.append(newcomer)
+            size += newcomer.size
     return group
 
 
