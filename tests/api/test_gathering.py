@@ -15,7 +15,7 @@ from cronwell import errors
 from cronwell.control import gathering
 from cronwell.control.adding import Placed
 from cronwell.control.definitions import Definition, judge
-from cronwell.control.gathering import MOST, Gathering
+from cronwell.control.gathering import ALONE, MOST, Gathering
 from cronwell.runtime.postgres import Connection, Database
 from tests.api.rig import HOURLY, Caller, Reply, Rig, calling
 from tests.support.waiting import until_async
@@ -330,6 +330,17 @@ async def test_those_who_came_together_with_a_name_that_somebody_holds_do_not_wa
         await until_async(lambda: _has(api_database, "free-1", "free-2"))
         assert not came.done()
     assert isinstance(came.result()["wanted"], errors.NameTaken)
+
+
+async def test_those_who_go_on_alone_leave_connections_to_everybody_else(
+    rig: Rig, api_database: Database
+) -> None:
+    names = [f"alone-{n}" for n in range(20)]
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(_of(rig), rig, *names), name="together")
+        await until_async(lambda: _are_waiting(api_database, ALONE))
+        assert (await rig.caller.get("/v1/jobs")).status == 200
+    assert await _names(api_database) == set(names)
 
 
 async def test_a_transaction_that_takes_long_keeps_nobody_in_line_waiting(

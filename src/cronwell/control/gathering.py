@@ -6,8 +6,8 @@ Each keeps its own answer, and its own request in the audit log. Only plain jobs
 of another: no calendars, upstreams or secrets.
 
 Somebody else can be in the way of one of them, or it cannot be written at all. So those in line wait for a lock only for a
-moment; then each goes on alone, beside those that come after it, and waits as long as it must. Where something else
-takes long, such as a connection that has fallen silent, the next transaction begins beside it.
+moment; then each goes on alone, a few at once, beside those that come after it, and waits as long as it must. Where something
+else takes long, such as a connection that has fallen silent, the next transaction begins beside it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ PATIENCE = timedelta(milliseconds=500)
 """So long those in line wait for the transaction before theirs: a hundred times as long as one takes when all is well, and however
 slow all are, a sender begins but two a second."""
 
+ALONE = 4
+"""So many go alone at once, of all senders: half of the connections that a process keeps by default. Each may wait for a lock."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Newcomer:
@@ -67,6 +70,7 @@ class Gathering:
         self._settings = settings
         self._lines: dict[_Sender, deque[_Newcomer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._alone = asyncio.Semaphore(ALONE)
         self._is_closed = False
 
     async def add(self, tenant_id: int, definition: Definition) -> tuple[datetime, Placed]:
@@ -122,9 +126,12 @@ class Gathering:
         finally:
             del self._lines[sender]
 
-    async def _add(
-        self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None = None
-    ) -> None:
+    async def _add_alone(self, sender: _Sender, newcomer: _Newcomer) -> None:
+        async with self._alone:
+            if not newcomer.added.done():
+                await self._add(sender, [newcomer], None)
+
+    async def _add(self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None) -> None:
         try:
             act_for(sender.tenant_id)
             if sender.actor is not None:
@@ -140,7 +147,7 @@ class Gathering:
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
             if lock_timeout is not None and _may_fare_better_alone(group, error):
                 for newcomer in group:
-                    self._begin(self._add(sender, [newcomer]), [newcomer])
+                    self._begin(self._add_alone(sender, newcomer), [newcomer])
                 # They end with those tasks from here on, not with this one.
                 group.clear()
                 return
