@@ -18,7 +18,7 @@ from cronwell.control.definitions import Definition, judge
 from cronwell.control.gathering import ALONE, MOST, Gathering
 from cronwell.runtime.postgres import Connection, Database
 from tests.api.rig import HOURLY, Caller, Reply, Rig, calling
-from tests.support.waiting import until_async
+from tests.support.waiting import until, until_async
 
 AT_ONCE = 40
 TENANT = 1
@@ -358,6 +358,33 @@ async def test_a_transaction_that_takes_long_keeps_nobody_in_line_waiting(
         await _together(gathered, rig, "free-1", "free-2")
         assert not stuck.done()
     assert await _names(api_database) == {"wanted", "free-1", "free-2"}
+
+
+async def test_who_waits_in_line_for_too_long_is_refused_and_not_added_later(
+    rig: Rig, api_database: Database, is_stuck: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _of(rig)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(gathered, rig, "first"), name="first")
+        await until_async(lambda: _are_waiting(api_database))
+        monkeypatch.setattr(gathering, "LONGEST_WAIT", timedelta(0))
+        with pytest.raises(errors.StoreUnavailable, match="nothing was written"):
+            await gathered.add(TENANT, _new(rig, "late"))
+    assert await _names(api_database) == {"first"}
+
+
+async def test_who_waits_for_too_long_to_go_on_alone_is_refused_and_not_added_later(
+    rig: Rig, api_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "LONGEST_WAIT", timedelta(seconds=2))
+    gathered = _of(rig)
+    names = [f"alone-{n}" for n in range(10)]
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        asked = [tasks.create_task(_together(gathered, rig, name), name=name) for name in names]
+        await until(lambda: sum(task.done() for task in asked) == len(names) - ALONE)
+        refused = {name: came for task in asked if task.done() for name, came in task.result().items()}
+        assert {type(each) for each in refused.values()} == {errors.StoreUnavailable}
+    assert await _names(api_database) == set(names) - set(refused)
 
 
 async def test_who_is_turned_away_in_a_circle_of_locks_tries_again_alone(

@@ -7,7 +7,8 @@ of another: no calendars, upstreams or secrets.
 
 Somebody else can be in the way of one of them, or it cannot be written at all. So those in line wait for a lock only for a
 moment; then each goes on alone, a few at once, beside those that come after it, and waits as long as it must. Where something
-else takes long, such as a connection that has fallen silent, the next transaction begins beside it.
+else takes long, such as a connection that has fallen silent, the next transaction begins beside it. Whoever has waited too long
+for one to begin is refused: nothing was written, and it may be sent again.
 """
 
 from __future__ import annotations
@@ -41,8 +42,13 @@ PATIENCE = timedelta(milliseconds=500)
 """So long those in line wait for the transaction before theirs: a hundred times as long as one takes when all is well, and however
 slow all are, a sender begins but two a second."""
 
+LONGEST_WAIT = timedelta(seconds=10)
+"""So long a job waits for its transaction to begin, in line and before it goes alone: as long as one waits for a connection."""
+
 ALONE = 4
 """So many go alone at once, of all senders: half of the connections that a process keeps by default. Each may wait for a lock."""
+
+_NOTHING_WRITTEN = "nothing was written, and it may be sent again"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +56,13 @@ class _Newcomer:
     definition: Definition
     size: int
     request_id: str
+    start_deadline: float
     added: asyncio.Future[tuple[datetime, Placed]]
+
+    def refuse(self) -> None:
+        """Tell whoever waits that it did not begin in time: what was sent for it, if anything, was rolled back."""
+        if not self.added.done():
+            self.added.set_exception(errors.StoreUnavailable(f"the job waited too long: {_NOTHING_WRITTEN}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +88,16 @@ class Gathering:
     async def add(self, tenant_id: int, definition: Definition) -> tuple[datetime, Placed]:
         """Add a job of which `is_plain` holds; when it was, and what came of it."""
         if self._is_closed:
-            raise errors.StoreUnavailable("this process ends: nothing was written, and it may be sent again")
+            raise errors.StoreUnavailable(f"this process ends: {_NOTHING_WRITTEN}")
         somebody = actor()
         sender = _Sender(tenant_id, somebody and replace(somebody, request_id=""))
+        loop = asyncio.get_running_loop()
         newcomer = _Newcomer(
             definition,
             len(definition.text),
             somebody.request_id if somebody else "",
-            asyncio.get_running_loop().create_future(),
+            loop.time() + LONGEST_WAIT.total_seconds(),
+            loop.create_future(),
         )
         if (line := self._lines.get(sender)) is not None:
             line.append(newcomer)
@@ -127,9 +141,13 @@ class Gathering:
             del self._lines[sender]
 
     async def _add_alone(self, sender: _Sender, newcomer: _Newcomer) -> None:
-        async with self._alone:
-            if not newcomer.added.done():
-                await self._add(sender, [newcomer], None)
+        try:
+            async with asyncio.timeout_at(newcomer.start_deadline) as waiting, self._alone:
+                waiting.reschedule(None)
+                if not newcomer.added.done():
+                    await self._add(sender, [newcomer], None)
+        except TimeoutError:
+            newcomer.refuse()
 
     async def _add(self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None) -> None:
         try:
@@ -169,12 +187,15 @@ def is_plain(definition: Definition) -> bool:
 
 
 def _taken(line: deque[_Newcomer]) -> list[_Newcomer]:
-    """Take those out of a line who share the next transaction, and those whom nobody waits for any more."""
+    """Take those out of a line who share the next transaction, and those who are not waited for, or waited too long."""
+    now = asyncio.get_running_loop().time()
     group: list[_Newcomer] = []
     size = 0
     while line and len(group) < MOST and (not group or size + line[0].size <= MOST_BYTES):
         newcomer = line.popleft()
-        if not newcomer.added.done():
+        if newcomer.start_deadline <= now:
+            newcomer.refuse()
+        elif not newcomer.added.done():
             group.append(newcomer)
             size += newcomer.size
     return group
