@@ -131,8 +131,9 @@ class QuotaExceeded(Conflict):
     def __init__(self, *, has: int, most: int) -> None:
         self.room = max(most - has, 0)
         self.names: frozenset[str] = frozenset()
+        # Where there is room it is taken by those that came with it.
         super().__init__(
-            f"your tenant has {has} jobs and may have {most}; delete some, or ask the operator for a larger quota"
+            f"your tenant has {max(has, most)} jobs and may have {most}; delete some, or ask the operator for a larger quota"
         )
 
 

@@ -14,11 +14,11 @@ import pytest
 from cronwell import errors
 from cronwell.control import gathering
 from cronwell.control.adding import Placed
-from cronwell.control.definitions import judge
-from cronwell.control.gathering import MOST, Gathering
+from cronwell.control.definitions import Definition, judge
+from cronwell.control.gathering import ALONE, MOST, Gathering
 from cronwell.runtime.postgres import Connection, Database
 from tests.api.rig import HOURLY, Caller, Reply, Rig, calling
-from tests.support.waiting import until_async
+from tests.support.waiting import until, until_async
 
 AT_ONCE = 40
 TENANT = 1
@@ -26,8 +26,15 @@ TENANT = 1
 
 @pytest.fixture
 def is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, nobody goes on alone because of a lock."""
+    """However slow the machine is, nobody goes on alone because of a lock, or goes ahead of those before."""
     monkeypatch.setattr(gathering, "LOCK_TIMEOUT", timedelta(seconds=10))
+    monkeypatch.setattr(gathering, "PATIENCE", timedelta(seconds=10))
+
+
+@pytest.fixture
+def is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that meets a lock is as one whose connection has fallen silent."""
+    monkeypatch.setattr(gathering, "LOCK_TIMEOUT", timedelta(minutes=1))
 
 
 async def _make(api: Caller, name: str, **fields: object) -> Reply:
@@ -56,14 +63,15 @@ async def _held(database: Database) -> AsyncIterator[None]:
 
 async def _together(gathered: Gathering, rig: Rig, *names: str) -> dict[str, Placed | BaseException]:
     """What comes of jobs that are added at the very same time; by name, of which the first of several counts."""
-    definitions = [
-        judge({**HOURLY, "name": name}, now=rig.clock.now(), settings=rig.settings) for name in names
-    ]
     ended = await asyncio.gather(
-        *(gathered.add(TENANT, each) for each in definitions), return_exceptions=True
+        *(gathered.add(TENANT, _new(rig, name)) for name in names), return_exceptions=True
     )
     came = [end if isinstance(end, BaseException) else end[1] for end in ended]
     return dict(zip(reversed(names), reversed(came), strict=True))
+
+
+def _new(rig: Rig, name: str, **fields: object) -> Definition:
+    return judge({**HOURLY, "name": name, **fields}, now=rig.clock.now(), settings=rig.settings)
 
 
 def _of(rig: Rig) -> Gathering:
@@ -125,6 +133,24 @@ async def test_more_than_share_a_transaction_are_all_made(api: Caller, api_datab
     assert await api_database.fetchval("select count(*) from jobs") == 2 * MOST
 
 
+async def test_large_jobs_share_a_transaction_up_to_a_size(
+    rig: Rig, api_database: Database, is_patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "MOST_BYTES", 3000)
+    gathered = _of(rig)
+    sizes = {"a": 1000, "b": 1000, "large": 5000, "c": 1000, "d": 1000}
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(gathered, rig, "first"), name="first")
+        await until_async(lambda: _are_waiting(api_database))
+        for name, size in sizes.items():
+            tasks.create_task(gathered.add(TENANT, _new(rig, name, payload="x" * size)), name=name)
+        await asyncio.sleep(0)
+    rows = await api_database.fetch(
+        "select string_agg(name, ' ' order by name) as names from jobs group by xmin::text"
+    )
+    assert {row["names"] for row in rows} == {"first", "a b", "large", "c d"}
+
+
 async def test_of_one_name_the_one_that_is_made_is_written_down_by_its_request(
     api: Caller, api_database: Database, is_patient: None
 ) -> None:
@@ -180,6 +206,22 @@ async def test_who_goes_away_takes_nobody_along(rig: Rig, api_database: Database
     # What nobody waits for was made or not, but is whole: nothing of it is in the way of another try.
     again = await _make(api, "gone")
     assert again.status in (201, 409)
+
+
+async def test_a_job_that_nobody_waits_for_any_more_is_not_added(
+    rig: Rig, api_database: Database, is_patient: None
+) -> None:
+    gathered = _of(rig)
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(gathered, rig, "first"), name="first")
+        await until_async(lambda: _are_waiting(api_database))
+        gone = asyncio.create_task(gathered.add(TENANT, _new(rig, "gone")), name="gone")
+        stays = tasks.create_task(gathered.add(TENANT, _new(rig, "stays")), name="stays")
+        # They come, and stand in line.
+        await asyncio.sleep(0)
+        gone.cancel()
+    assert isinstance(stays.result()[1], tuple)
+    assert await _names(api_database) == {"first", "stays"}
 
 
 async def test_what_needs_a_transaction_of_its_own_is_made_beside_the_others(
@@ -246,6 +288,15 @@ async def test_a_name_that_is_taken_or_comes_twice_takes_no_room_from_the_others
         await _limit(rig.caller, None)
 
 
+async def test_who_finds_the_last_room_taken_by_those_it_came_with_is_told_of_them(rig: Rig) -> None:
+    try:
+        await _limit(rig.caller, 2)
+        came = await _together(_of(rig), rig, "a", "b", "c")
+        assert "has 2 jobs and may have 2" in str(came["c"])
+    finally:
+        await _limit(rig.caller, None)
+
+
 async def _limit(api: Caller, jobs: int | None) -> None:
     assert (await api.call("PATCH", "/v1/tenants/default", {"quotas": {"jobs": jobs}})).status == 200
 
@@ -279,6 +330,61 @@ async def test_those_who_came_together_with_a_name_that_somebody_holds_do_not_wa
         await until_async(lambda: _has(api_database, "free-1", "free-2"))
         assert not came.done()
     assert isinstance(came.result()["wanted"], errors.NameTaken)
+
+
+async def test_those_who_go_on_alone_leave_connections_to_everybody_else(
+    rig: Rig, api_database: Database
+) -> None:
+    names = [f"alone-{n}" for n in range(20)]
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(_of(rig), rig, *names), name="together")
+        await until_async(lambda: _are_waiting(api_database, ALONE))
+        assert (await rig.caller.get("/v1/jobs")).status == 200
+    assert await _names(api_database) == set(names)
+
+
+async def test_a_transaction_that_takes_long_keeps_nobody_in_line_waiting(
+    rig: Rig, api_database: Database, is_stuck: None
+) -> None:
+    await rig.caller.create(name="another")
+    gathered = _of(rig)
+    async with (
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as tasks,
+        _renaming(api_database, "another", "wanted"),
+    ):
+        stuck = tasks.create_task(_together(gathered, rig, "wanted"), name="stuck")
+        await until_async(lambda: _are_waiting(api_database))
+        await _together(gathered, rig, "free-1", "free-2")
+        assert not stuck.done()
+    assert await _names(api_database) == {"wanted", "free-1", "free-2"}
+
+
+async def test_who_waits_in_line_for_too_long_is_refused_and_not_added_later(
+    rig: Rig, api_database: Database, is_stuck: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = _of(rig)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks, _held(api_database):
+        tasks.create_task(_together(gathered, rig, "first"), name="first")
+        await until_async(lambda: _are_waiting(api_database))
+        monkeypatch.setattr(gathering, "LONGEST_WAIT", timedelta(0))
+        with pytest.raises(errors.StoreUnavailable, match="nothing was written"):
+            await gathered.add(TENANT, _new(rig, "late"))
+    assert await _names(api_database) == {"first"}
+
+
+async def test_who_waits_for_too_long_to_go_on_alone_is_refused_and_not_added_later(
+    rig: Rig, api_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "LONGEST_WAIT", timedelta(seconds=2))
+    gathered = _of(rig)
+    names = [f"alone-{n}" for n in range(10)]
+    async with asyncio.TaskGroup() as tasks, _held(api_database):
+        asked = [tasks.create_task(_together(gathered, rig, name), name=name) for name in names]
+        await until(lambda: sum(task.done() for task in asked) == len(names) - ALONE)
+        refused = {name: came for task in asked if task.done() for name, came in task.result().items()}
+        assert {type(each) for each in refused.values()} == {errors.StoreUnavailable}
+    assert await _names(api_database) == set(names) - set(refused)
 
 
 async def test_who_is_turned_away_in_a_circle_of_locks_tries_again_alone(
@@ -345,4 +451,30 @@ async def test_what_is_not_added_when_the_gathering_is_closed_is_not_added_later
         for came in (await asked, await late):
             assert {type(each) for each in came.values()} == {asyncio.CancelledError}
         assert not await _are_waiting(api_database)
+    assert await _names(api_database) == set()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_nobody_waits_for_ever_who_comes_as_the_gathering_is_closed(
+    rig: Rig, api_database: Database, turns: int
+) -> None:
+    gathered = _of(rig)
+
+    async def close() -> None:
+        # Whatever the job waits for by then: most of it is ended before its first step.
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await gathered.close()
+
+    async with asyncio.timeout(10):
+        came, _ = await asyncio.gather(gathered.add(TENANT, _new(rig, "a")), close(), return_exceptions=True)
+    assert isinstance(came, asyncio.CancelledError)
+    assert await _names(api_database) == set()
+
+
+async def test_who_comes_after_the_gathering_was_closed_is_refused(rig: Rig, api_database: Database) -> None:
+    gathered = _of(rig)
+    await gathered.close()
+    with pytest.raises(errors.StoreUnavailable, match="nothing was written"):
+        await gathered.add(TENANT, _new(rig, "a"))
     assert await _names(api_database) == set()

@@ -25,12 +25,11 @@ from cronwell import errors
 from cronwell.api import problems
 from cronwell.api.bodies import declared_length, parse_object
 from cronwell.api.services import Services
-from cronwell.control.adding import Created, Judged
+from cronwell.control.adding import MOST_BYTES, Created, Judged
 from cronwell.model.access import Caller
 
 MEDIA_TYPE = "application/x-ndjson"
 CHUNK_LINES = 1000
-CHUNK_BYTES = 4 * 1024 * 1024
 KEPT_IN_MEMORY = 1024 * 1024
 SENT_AT_ONCE = 64 * 1024
 MOST_WRONG = 100_000
@@ -212,7 +211,7 @@ class Lines:
                 self._end_line()
             else:
                 self._keep(piece)
-            if len(self._chunk) >= CHUNK_LINES or self._size >= CHUNK_BYTES:
+            if len(self._chunk) >= CHUNK_LINES or self._size >= MOST_BYTES:
                 full.append(self._taken())
         self._add(rest)
         return full

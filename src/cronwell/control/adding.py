@@ -24,6 +24,9 @@ from cronwell.model.schedule import Schedule
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Cursor, Move, NewJob, Transaction
 
+MOST_BYTES = 4 * 1024 * 1024
+"""About so much of definitions goes in a transaction of several jobs: it is in memory several times until it is written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Created:

@@ -47,11 +47,14 @@ class Definition:
     """A schedule is held against this moment: what it has after it is promised, however long it takes to write it down."""
     named: Mapping[str, str] = field(default_factory=dict)
     """The secrets that it names, by place."""
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def text(self) -> str:
-        """The definition as it is kept."""
-        return orjson.dumps(self.raw).decode()
+        """The definition as it is kept; written once, however often it is asked for."""
+        if self._text is None:
+            self._text = orjson.dumps(self.raw).decode()
+        return self._text
 
     @property
     def tags(self) -> str:

@@ -6,7 +6,9 @@ Each keeps its own answer, and its own request in the audit log. Only plain jobs
 of another: no calendars, upstreams or secrets.
 
 Somebody else can be in the way of one of them, or it cannot be written at all. So those in line wait for a lock only for a
-moment; then each goes on alone, beside those that come after it, and waits as long as it must.
+moment; then each goes on alone, a few at once, beside those that come after it, and waits as long as it must. Where something
+else takes long, such as a connection that has fallen silent, the next transaction begins beside it. Whoever has waited too long
+for one to begin is refused: nothing was written, and it may be sent again.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import contextvars
 import functools
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -23,7 +25,7 @@ import orjson
 
 from cronwell import errors
 from cronwell.config import SchedulerSettings
-from cronwell.control.adding import Placed, add
+from cronwell.control.adding import MOST_BYTES, Placed, add
 from cronwell.control.calendars import NONE_KNOWN
 from cronwell.control.definitions import Definition
 from cronwell.runtime.acting import Actor, act_as, act_for, actor
@@ -31,17 +33,36 @@ from cronwell.runtime.clock import Clock
 from cronwell.store.port import Store
 
 MOST = 100
-"""So many share a transaction."""
+"""So many share a transaction, or fewer that are large: about MOST_BYTES."""
 
 LOCK_TIMEOUT = timedelta(milliseconds=100)
 """So long those in line wait for a lock. Shorter than PostgreSQL's deadlock_timeout: of a circle with somebody else, these give way."""
+
+PATIENCE = timedelta(milliseconds=500)
+"""So long those in line wait for the transaction before theirs: a hundred times as long as one takes when all is well, and however
+slow all are, a sender begins but two a second."""
+
+LONGEST_WAIT = timedelta(seconds=10)
+"""So long a job waits for its transaction to begin, in line and before it goes alone: as long as one waits for a connection."""
+
+ALONE = 4
+"""So many go alone at once, of all senders: half of the connections that a process keeps by default. Each may wait for a lock."""
+
+_NOTHING_WRITTEN = "nothing was written, and it may be sent again"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Newcomer:
     definition: Definition
+    size: int
     request_id: str
+    start_deadline: float
     added: asyncio.Future[tuple[datetime, Placed]]
+
+    def refuse(self) -> None:
+        """Tell whoever waits that it did not begin in time: what was sent for it, if anything, was rolled back."""
+        if not self.added.done():
+            self.added.set_exception(errors.StoreUnavailable(f"the job waited too long: {_NOTHING_WRITTEN}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,53 +82,78 @@ class Gathering:
         self._settings = settings
         self._lines: dict[_Sender, deque[_Newcomer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._alone = asyncio.Semaphore(ALONE)
+        self._is_closed = False
 
     async def add(self, tenant_id: int, definition: Definition) -> tuple[datetime, Placed]:
         """Add a job of which `is_plain` holds; when it was, and what came of it."""
+        if self._is_closed:
+            raise errors.StoreUnavailable(f"this process ends: {_NOTHING_WRITTEN}")
         somebody = actor()
         sender = _Sender(tenant_id, somebody and replace(somebody, request_id=""))
+        loop = asyncio.get_running_loop()
         newcomer = _Newcomer(
-            definition, somebody.request_id if somebody else "", asyncio.get_running_loop().create_future()
+            definition,
+            len(definition.text),
+            somebody.request_id if somebody else "",
+            loop.time() + LONGEST_WAIT.total_seconds(),
+            loop.create_future(),
         )
         if (line := self._lines.get(sender)) is not None:
             line.append(newcomer)
         else:
-            self._lines[sender] = deque([newcomer])
-            self._begin(self._serve(sender))
+            line = self._lines[sender] = deque([newcomer])
+            self._begin(self._serve(sender, line), line)
         return await newcomer.added
 
     async def close(self) -> None:
-        """End what is under way, and whoever waits for it with it."""
+        """End what is under way, and whoever waits for it with it; whoever comes later is refused."""
+        self._is_closed = True
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
 
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        # In a context of its own: it outlives the request that began it.
-        task = asyncio.create_task(work, name="gathered jobs", context=contextvars.Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _begin(
+        self, work: Coroutine[object, object, None], newcomers: Iterable[_Newcomer]
+    ) -> asyncio.Task[None]:
+        """Do work on which newcomers depend: those that are left among them when it ends, end with it."""
 
-    async def _serve(self, sender: _Sender) -> None:
-        line = self._lines[sender]
-        try:
-            while line:
-                group = [line.popleft() for _ in range(min(len(line), MOST))]
-                await self._add(sender, group, LOCK_TIMEOUT)
-        finally:
-            del self._lines[sender]
-            # Nobody is left, unless this was ended from outside.
-            for newcomer in line:
+        def end(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            for newcomer in newcomers:
                 newcomer.added.cancel()
 
-    async def _add(
-        self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None = None
-    ) -> None:
-        act_for(sender.tenant_id)
-        if sender.actor is not None:
-            act_as(_in_the_name_of(sender.actor, group))
+        # In a context of its own: it outlives the request that began it, and acts for whom it says itself.
+        task = asyncio.create_task(work, name="gathered jobs", context=contextvars.Context())
+        self._tasks.add(task)
+        # Not within the work itself: of a task that is ended before its first step nothing is run.
+        task.add_done_callback(end)
+        return task
+
+    async def _serve(self, sender: _Sender, line: deque[_Newcomer]) -> None:
         try:
+            while line:
+                if group := _taken(line):
+                    adding = self._begin(self._add(sender, group, LOCK_TIMEOUT), group)
+                    await asyncio.wait({adding}, timeout=PATIENCE.total_seconds())
+        finally:
+            del self._lines[sender]
+
+    async def _add_alone(self, sender: _Sender, newcomer: _Newcomer) -> None:
+        try:
+            async with asyncio.timeout_at(newcomer.start_deadline) as waiting, self._alone:
+                waiting.reschedule(None)
+                if not newcomer.added.done():
+                    await self._add(sender, [newcomer], None)
+        except TimeoutError:
+            newcomer.refuse()
+
+    async def _add(self, sender: _Sender, group: list[_Newcomer], lock_timeout: timedelta | None) -> None:
+        try:
+            act_for(sender.tenant_id)
+            if sender.actor is not None:
+                act_as(_in_the_name_of(sender.actor, group))
             now, made = await add(
                 functools.partial(self._store.transaction, is_frequent=True, lock_timeout=lock_timeout),
                 self._clock,
@@ -116,14 +162,12 @@ class Gathering:
                 [newcomer.definition for newcomer in group],
                 NONE_KNOWN,
             )
-        except asyncio.CancelledError:
-            for newcomer in group:
-                newcomer.added.cancel()
-            raise
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
             if lock_timeout is not None and _may_fare_better_alone(group, error):
                 for newcomer in group:
-                    self._begin(self._add(sender, [newcomer]))
+                    self._begin(self._add_alone(sender, newcomer), [newcomer])
+                # They end with those tasks from here on, not with this one.
+                group.clear()
                 return
             for newcomer in group:
                 if not newcomer.added.done():
@@ -140,6 +184,21 @@ def is_plain(definition: Definition) -> bool:
     return (
         definition.spec.after is None and not definition.named and (not schedule or schedule.filter is None)
     )
+
+
+def _taken(line: deque[_Newcomer]) -> list[_Newcomer]:
+    """Take those out of a line who share the next transaction, and those who are not waited for, or waited too long."""
+    now = asyncio.get_running_loop().time()
+    group: list[_Newcomer] = []
+    size = 0
+    while line and len(group) < MOST and (not group or size + line[0].size <= MOST_BYTES):
+        newcomer = line.popleft()
+        if newcomer.start_deadline <= now:
+            newcomer.refuse()
+        elif not newcomer.added.done():
+            group.append(newcomer)
+            size += newcomer.size
+    return group
 
 
 def _may_fare_better_alone(group: list[_Newcomer], error: Exception) -> bool:
