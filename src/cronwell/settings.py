@@ -138,7 +138,10 @@ class WorkerSettings:
         "a worker whose event loop is blocked for longer ends itself, to be started again",
         least=timedelta(milliseconds=200),
     )
-    pre_claim: timedelta = setting(timedelta(milliseconds=500), "how early an execution is claimed and held")
+    # Triggers of limited jobs make way for what is claimed so far ahead, and not further.
+    pre_claim: timedelta = setting(
+        timedelta(milliseconds=500), "how early an execution is claimed and held", most=timedelta(seconds=1)
+    )
     poll: timedelta = setting(
         timedelta(milliseconds=200), "longest wait between two looks for work", least=_A_MOMENT
     )

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from cronwell import errors
-from cronwell.model.execution import ExecutionKey, Kind
+from cronwell.model.execution import ExecutionKey, Kind, State
 from cronwell.runtime.clock import Clock
 from cronwell.runtime.postgres import Connection
 from cronwell.runtime.statements import load_statements
@@ -330,3 +330,43 @@ async def test_a_job_without_a_limit_is_triggered_beside_what_is_ahead(house: Ho
     assert await claim(house, worker, ahead.slot) == [ahead]
     store.may_commit.set()
     assert await claim(house, worker, (await task).slot) == [await task]
+
+
+async def test_a_slot_that_is_staged_late_waits_for_a_trigger_that_runs(house: House) -> None:
+    job, worker = await house.create(overlap="queue_all"), await house.enter()
+    await house.trigger()
+    [runs] = await house.claim(worker)
+    late = await staged(house, job, house.clock.now() - 3 * SECOND)
+    assert await claim(house, worker, house.clock.now()) == []
+    await house.store.complete([ended(runs)])
+    assert await claim(house, worker, house.clock.now()) == [late]
+
+
+async def test_a_trigger_that_is_tried_again_goes_before_a_slot_that_is_staged_late(house: House) -> None:
+    """Of two that wait for each other none would ever start."""
+    job, worker = await house.create(overlap="queue_all"), await house.enter()
+    await house.trigger()
+    [runs] = await house.claim(worker)
+    await staged(house, job, house.clock.now() - 3 * SECOND)
+    again = ended(runs, State.RETRYING, ready_at=house.clock.now())
+    assert await house.store.complete([again]) == [State.RETRYING]
+    assert await claim(house, worker, house.clock.now()) == [runs.key]
+    assert await claim(house, worker, house.clock.now()) == []
+
+
+async def test_a_trigger_counts_those_that_wait_behind_what_a_worker_holds(house: House) -> None:
+    job, worker = await house.create(overlap="queue_one", max_running=2), await house.enter()
+    held = await staged(house, job, house.clock.now() + 2 * SECOND, limit=2)
+    assert await claim(house, worker, held.slot) == [held]
+    first, second = await house.trigger(), await house.trigger()
+    assert held.slot < first.slot < second.slot
+    with pytest.raises(errors.IllegalState, match="unfinished"):
+        await house.trigger()
+
+
+async def test_what_was_moved_and_another_worker_claimed_earlier_is_waited_for(house: House) -> None:
+    job, worker = await house.create(overlap="queue_all"), await house.enter()
+    moved = await moved_near(house, job, house.clock.now() + SECOND)
+    assert await claim(house, worker, house.clock.now() + SECOND) == [moved]
+    await house.trigger()
+    assert await claim(house, worker, house.clock.now()) == []

@@ -54,7 +54,7 @@ CLAIMABLE = way("executions_claimable", "pool", "priority", "ready_at")
 EARLIER = way("executions_unfinished", "job_id", "slot")
 # How a claim finds what holds up an execution of a job that limits them. What is unfinished since more than a day is little,
 # and in an index of its own.
-_IN_THE_WAY = {"earlier": (EARLIER,), "other": (EARLIER,)}
+_IN_THE_WAY = {"other": (EARLIER,)}
 _BLOCKING = {**_IN_THE_WAY, "executions": (PLACE, KEY)}
 OF_JOB = way("executions_pkey", "job_id", "tenant_id")
 HELD_BY = way("executions_held", "held_by")

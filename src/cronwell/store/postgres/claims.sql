@@ -18,69 +18,56 @@ with alive as (
         and incarnation = (select incarnation())
 ),
 stale as materialized (
-    select job_id, slot
+    select job_id, slot, has_begun
     from unfinished_before($3::timestamptz - interval '1 day' + interval '1 second', $3)
 ),
 ahead as materialized (
-    select job_id, slot
+    select job_id, slot, is_running
     from begun_early($3)
 )
 
 -- part: may_start
--- One of a job that limits its executions is passed over while `running_limit` earlier ones are unfinished. Slots that
--- somebody moved, has run again, or that catch up, are out of this order, and so may dependents be: such a one waits for
--- whatever of its job has begun or comes before it, holds up no other until it is nearly ready, and from then on all of them.
+-- One of a job that limits its executions is passed over while `running_limit` others come first: all that run, then those that
+-- are to be tried again, in the order of their slots, and then the rest in that order. So nobody waits for one that waits
+-- for him. What runs may well have a later slot: a trigger, beside a slot that is staged late. Slots that
+-- somebody moved, has run again, or that catch up, are out of the order of time, and so may dependents be: such a one waits for
+-- none before it that is not nearly ready, and holds up no other until it is nearly ready itself.
 -- Nearly is 2 s, longer than a claim takes: no claim that did not see it yet is still under way when it is claimed itself.
 -- A dependent holds up what was triggered after it from the start.
+-- What workers hold lies less than 10 s ahead, but for what was moved; of a job that fires each second a minute is staged.
 (
     running_limit is null
-    or running_limit > case when
-        kind = 'dependency' or reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
-    then (
+    or running_limit > (
         select count(*)
         from executions as other
         where other.job_id = candidate.job_id
             and other.slot >= least(candidate.slot, candidate.ready_at) - interval '1 day'
-            and other.slot <= greatest(candidate.slot, candidate.ready_at)
-            and other.slot <> candidate.slot
+            and other.slot <= greatest(candidate.slot, $3::timestamptz + interval '10 seconds')
+            and (other.slot <> candidate.slot or other.kind <> candidate.kind)
             and other.running_limit is not null
             and other.state in ('pending', 'running', 'retrying')
-            and (
-                other.attempt > 0
-                or (other.slot < candidate.slot and other.ready_at <= $3::timestamptz + interval '2 seconds')
-            )
+            and case
+                when other.state::text = 'running' then true
+                when other.attempt > 0 then candidate.attempt = 0 or (other.slot, other.kind) < (candidate.slot, candidate.kind)
+                when candidate.attempt > 0 or (other.slot, other.kind) > (candidate.slot, candidate.kind) then false
+                when candidate.kind = 'dependency'
+                    or candidate.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
+                    or other.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
+                then other.ready_at <= $3::timestamptz + interval '2 seconds'
+                else true
+            end
     ) + (
         select count(*)
         from ahead
         where ahead.job_id = candidate.job_id
-            and ahead.slot > greatest(candidate.slot, candidate.ready_at)
-    ) else (
-        select count(*)
-        from executions as earlier
-        where earlier.job_id = candidate.job_id
-            and earlier.slot < candidate.slot
-            and earlier.slot >= candidate.slot - interval '1 day'
-            and earlier.running_limit is not null
-            and earlier.state in ('pending', 'running', 'retrying')
-            and (
-                coalesce(earlier.reason not in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended'), true)
-                or earlier.attempt > 0
-                or earlier.ready_at <= $3::timestamptz + interval '2 seconds'
-            )
+            and ahead.slot > greatest(candidate.slot, $3::timestamptz + interval '10 seconds')
+            and (ahead.is_running or candidate.attempt = 0)
     ) + (
-        select count(*)
-        from ahead
-        where ahead.job_id = candidate.job_id
-            and ahead.slot > candidate.slot
-    ) end + (
         select count(*)
         from stale
         where stale.job_id = candidate.job_id
-            and stale.slot < candidate.slot - interval '1 day'
-            and (
-                coalesce(reason not in ('moved', 'catch_up'), true)
-                or stale.slot < candidate.ready_at - interval '1 day'
-            )
+            and stale.slot < least(candidate.slot, candidate.ready_at) - interval '1 day'
+            and (stale.has_begun or candidate.attempt = 0)
     )
 )
 and exists (select from alive)

@@ -330,8 +330,8 @@ where tenant_id = $1
     and state::text <> 'running'
 
 -- name: begun_ahead
--- The last of those which `make_way` would keep workers from that had begun before: it was claimed ahead of its instant. What was
--- moved, and so begins before its slot, is none of them.
+-- The last of those which `make_way` would keep workers from that comes first all the same: it had begun, claimed ahead of its
+-- instant, or it is a trigger that was answered already. What was moved, and so begins before its slot, is none of them.
 select slot
 from executions
 where tenant_id = $1
@@ -340,7 +340,7 @@ where tenant_id = $1
     and slot <= $4
     and running_limit is not null
     and state in ('pending', 'running', 'retrying')
-    and attempt > 0
+    and (attempt > 0 or kind = 'manual')
     and reason is distinct from 'moved'
 order by slot desc
 limit 1

@@ -1,10 +1,11 @@
 -- What a claim asks of the days that lie behind, of which it needs none as long as nothing that it finds is limited.
 
-create function unfinished_before(until timestamptz, ready_by timestamptz) returns table (job_id uuid, slot timestamptz)
+create function unfinished_before(until timestamptz, ready_by timestamptz)
+    returns table (job_id uuid, slot timestamptz, has_begun boolean)
 language plpgsql stable set search_path from current as $$
 begin
     return query
-        select old.job_id, old.slot
+        select old.job_id, old.slot, old.attempt > 0
         from executions as old
         where old.slot < until
             and old.running_limit is not null
@@ -17,14 +18,14 @@ begin
 end
 $$;
 
-create function begun_early(moment timestamptz) returns table (job_id uuid, slot timestamptz)
+create function begun_early(moment timestamptz) returns table (job_id uuid, slot timestamptz, is_running boolean)
 language plpgsql stable set search_path from current as $$
 begin
     return query
-        select early.job_id, early.slot
+        select early.job_id, early.slot, early.state::text = 'running'
         from overrides as o
         cross join lateral (
-            select moved.job_id, moved.slot
+            select moved.job_id, moved.slot, moved.state
             from executions as moved
             where moved.tenant_id = o.tenant_id
                 and moved.job_id = o.job_id
@@ -36,6 +37,6 @@ begin
         ) as early
         where o.action = 'move'
             and o.slot > moment - interval '1 day'
-            and o.ready_at <= moment;
+            and o.ready_at <= moment + interval '5 seconds';
 end
 $$;

@@ -42,11 +42,12 @@ $$;
 
 -- The unfinished executions of jobs that limit them, with slots before a moment: what a claim asks of all the days that are
 -- kept. A function, so that it costs nothing where nothing is asked: in the claim itself each day took it 0.01 ms.
-create function unfinished_before(until timestamptz, ready_by timestamptz) returns table (job_id uuid, slot timestamptz)
+create function unfinished_before(until timestamptz, ready_by timestamptz)
+    returns table (job_id uuid, slot timestamptz, has_begun boolean)
 language plpgsql stable set search_path from current as $$
 begin
     return query
-        select old.job_id, old.slot
+        select old.job_id, old.slot, old.attempt > 0
         from executions as old
         where old.slot < until
             and old.running_limit is not null
@@ -59,15 +60,16 @@ begin
 end
 $$;
 
--- Those that were moved to before their slot, and have begun before it: they are found by their overrides, which are few.
-create function begun_early(moment timestamptz) returns table (job_id uuid, slot timestamptz)
+-- Those that were moved to before their slot, and have begun before it: they are found by their overrides, which are few. Another
+-- worker may have claimed one earlier than this one would.
+create function begun_early(moment timestamptz) returns table (job_id uuid, slot timestamptz, is_running boolean)
 language plpgsql stable set search_path from current as $$
 begin
     return query
-        select early.job_id, early.slot
+        select early.job_id, early.slot, early.state::text = 'running'
         from overrides as o
         cross join lateral (
-            select moved.job_id, moved.slot
+            select moved.job_id, moved.slot, moved.state
             from executions as moved
             where moved.tenant_id = o.tenant_id
                 and moved.job_id = o.job_id
@@ -79,6 +81,6 @@ begin
         ) as early
         where o.action = 'move'
             and o.slot > moment - interval '1 day'
-            and o.ready_at <= moment;
+            and o.ready_at <= moment + interval '5 seconds';
 end
 $$;
