@@ -15,6 +15,7 @@ import pytest
 from cronwell.config import Settings
 from cronwell.model.execution import State
 from cronwell.targets.handler import Context
+from cronwell.worker.heartbeat import Heartbeat
 from cronwell.worker.lease import Lease
 from tests.support.house import TENANT, House
 from tests.support.proxy import Proxy, proxy_to
@@ -102,6 +103,62 @@ async def test_a_renewal_that_is_answered_late_is_trusted_from_when_it_was_asked
     assert lease.is_trusted
     await until(lambda: not lease.is_trusted)
     assert house.clock.now() < await house.database.fetchval("select lease_until from workers")
+
+
+async def test_what_ran_and_was_dropped_is_not_handed_back_as_if_it_never_had(
+    house: House, far_house: House, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection returns, and claims go on, before the worker has given up the name that it dropped its attempts under."""
+    begun: list[int] = []
+    dropped, may_beat = asyncio.Event(), asyncio.Event()
+    beat = Heartbeat.beat
+
+    async def beat_late(heartbeat: Heartbeat) -> timedelta:
+        await may_beat.wait()
+        return await beat(heartbeat)
+
+    async def work(ctx: Context) -> None:
+        begun.append(ctx.attempt)
+        if ctx.attempt == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                dropped.set()
+
+    async def renewed() -> datetime:
+        at: datetime = await house.database.fetchval("select max(heartbeat_at) from workers")
+        return at
+
+    monkeypatch.setattr(Heartbeat, "beat", beat_late)
+    far_house.registry.add(work, "work")
+    far_house.registry.add(lambda ctx: None, "lost")
+    await house.create(pool="far", retry=QUICK)
+    await house.create("lost", pool="far", priority="high", target={"handler": {"name": "lost"}})
+    async with far_house.working(**SOON, pools=("far",)):
+        key = await house.trigger()
+        await until(lambda: begun == [1])
+        # A claim is made, and its answer does not arrive: the worker asks what else is its own.
+        proxy.cut_after = CLAIM
+        await house.until_state(await house.trigger("lost"), State.RUNNING)
+        with silence(proxy):
+            proxy.cut_after = None
+            await until(dropped.is_set, within=10)
+            before = await renewed()
+
+        async def is_back() -> bool:
+            return await renewed() > before + timedelta(seconds=1)
+
+        await until_async(is_back)
+        execution = await house.get(key)
+        assert (execution.state, execution.attempt, execution.fence) == (State.RUNNING, 1, 1)
+        may_beat.set()
+
+        async def is_done() -> bool:
+            await house.rescue().run_once()
+            return (await house.get(key)).state is State.SUCCEEDED
+
+        await until_async(is_done)
+    assert begun == [1, 2]
 
 
 async def test_what_a_cut_off_worker_dropped_is_tried_again_also_where_it_comes_back_in_time(

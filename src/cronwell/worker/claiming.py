@@ -251,6 +251,9 @@ class Claiming:
         """Hand back what the database says is ours and we know nothing of."""
         worker = self._lease.worker
         held = await self._store.held_by(worker)
+        if self._lease.worker != worker or not self._lease.may_claim:
+            # What has run and was dropped meanwhile is unknown here as well, and would be handed back as if it never had.
+            return
         strays = self._slots.unknown(held)
         if strays:
             # What a pause, a delete or a cancel has reached meanwhile is for nobody to start: it ends here, or else it

@@ -31,18 +31,15 @@ class Heartbeat:
         self._settings = settings
         self._lease = lease
         self._slots = slots
-        self._has_dropped = False
-        """Attempts were stopped while the lease was in doubt: the database still takes them for ours."""
         self.is_draining = False
 
     async def beat(self) -> timedelta:
         """Act on what became of the lease: a worker that was given up, or gave up its attempts, enters anew."""
         telemetry.running(len(self._slots))
-        if self._lease.is_given_up or self._has_dropped:
+        if self._lease.is_given_up or self._lease.has_dropped:
             self.drop_all()
             # What was dropped may stand under a name that lives on, and nobody would take it up: give up the name.
             await self._lease.leave()
-            self._has_dropped = False
         elif self._lease.is_elsewhere:
             await self._move()
         if not self._lease.is_entered and not self.is_draining:
@@ -86,7 +83,7 @@ class Heartbeat:
     def drop_all(self) -> None:
         lost = self._slots.lose()
         if lost:
-            self._has_dropped = True
+            self._lease.has_dropped = True
             telemetry.lease_lost(str(self._lease.worker), lost)
 
     async def _move(self) -> None:

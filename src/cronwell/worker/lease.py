@@ -45,6 +45,8 @@ class Lease:
         """A name of ours was taken for lost: what it held belongs to others."""
         self.is_elsewhere = False
         """Another incarnation of the database answers than the one that we entered in."""
+        self.has_dropped = False
+        """Attempts were stopped while the lease was in doubt: the database still takes them for ours, and some of them have run."""
 
     @property
     def is_trusted(self) -> bool:
@@ -57,8 +59,9 @@ class Lease:
 
     @property
     def may_claim(self) -> bool:
-        """Whether what is claimed now would be ours: trusted, and entered in the incarnation that answers."""
-        return self._is_entered and not self.is_elsewhere and not self.is_given_up and self.is_trusted
+        """Whether what is claimed now would be ours, and whatever else stands under our name is known to us."""
+        is_whole = not self.is_elsewhere and not self.is_given_up and not self.has_dropped
+        return self._is_entered and is_whole and self.is_trusted
 
     @property
     def names(self) -> list[UUID]:
@@ -139,7 +142,7 @@ class Lease:
         names = self.names
         with self._lock:
             self._trust_deadline = 0.0
-            self._is_entered = self.is_given_up = self.is_elsewhere = False
+            self._is_entered = self.is_given_up = self.is_elsewhere = self.has_dropped = False
             self._retired.clear()
         for name in names:
             await self._store.leave(name, self._clock.now())
