@@ -3,10 +3,10 @@
 -- that found less than it asked for: what is due and pending then is blocked, so there is little to look through. Only what is
 -- ready since $3 is judged.
 -- What catches up, was moved, or is run again, waits for its turn and is not skipped, and neither is what waits for nothing but
--- catching up. What was moved, or is run again, and is not ready yet holds up nothing; what was moved and began before its
--- slot does.
+-- catching up. What was moved, or is run again, and is not ready yet holds up nothing; what has begun does, also where it comes
+-- later, as beside a slot that was staged late.
 -- Of a job that lets one wait (queueing 1), one more may be unfinished; of one that lets all wait (2), none is skipped. Of one
--- that cancels what runs (3), only the newest waits, and is told.
+-- that cancels what runs (3), only the newest waits, and is told; where a newer one has begun, none.
 -- Pool by pool and tier by tier, and with a case that hides from the planner that only limited ones are wanted: for a
 -- day that is still empty PostgreSQL 15 and 16 would otherwise choose to go through all that is staged ahead as well.
 with ahead as materialized (
@@ -45,9 +45,13 @@ found as materialized (
                             and newer.slot <= $2
                             and newer.running_limit is not null
                             and newer.state in ('pending', 'running', 'retrying')
-                            and newer.state::text = 'pending'
-                            and newer.ready_at <= $2
-                            and coalesce(newer.reason not in ('catch_up', 'moved', 'redriven', 'rerun', 'upstream_ended'), true)
+                            and (
+                                newer.attempt > 0
+                                or (
+                                    newer.ready_at <= $2
+                                    and coalesce(newer.reason not in ('catch_up', 'moved', 'redriven', 'rerun', 'upstream_ended'), true)
+                                )
+                            )
                     ) then 'skipped'
                     else 'cancels'
                 end
@@ -55,7 +59,8 @@ found as materialized (
                     select count(*)
                     from executions as earlier
                     where earlier.job_id = due.job_id
-                        and earlier.slot < due.slot
+                        and earlier.slot <= greatest(due.slot, $2::timestamptz + interval '10 seconds')
+                        and (earlier.slot < due.slot or (earlier.slot > due.slot and earlier.attempt > 0))
                         and earlier.running_limit is not null
                         and earlier.state in ('pending', 'running', 'retrying')
                         and earlier.reason is distinct from 'catch_up'
@@ -68,7 +73,7 @@ found as materialized (
                     select count(*)
                     from ahead
                     where ahead.job_id = due.job_id
-                        and ahead.slot > due.slot
+                        and ahead.slot > greatest(due.slot, $2::timestamptz + interval '10 seconds')
                 ) then 'skipped'
                 else 'waits'
             end as verdict

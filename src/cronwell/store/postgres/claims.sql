@@ -18,12 +18,12 @@ with alive as (
         and incarnation = (select incarnation())
 ),
 stale as materialized (
-    select job_id, slot, has_begun
-    from unfinished_before($3::timestamptz - interval '1 day' + interval '1 second', $3)
+    select job_id, slot, has_begun, is_nearly_ready
+    from unfinished_before($3::timestamptz - interval '1 day' + interval '1 second', greatest($3::timestamptz, $6))
 ),
 ahead as materialized (
     select job_id, slot, is_running
-    from begun_early($3)
+    from begun_early(greatest($3::timestamptz, $6))
 )
 
 -- part: may_start
@@ -34,40 +34,69 @@ ahead as materialized (
 -- none before it that is not nearly ready, and holds up no other until it is nearly ready itself.
 -- Nearly is 2 s, longer than a claim takes: no claim that did not see it yet is still under way when it is claimed itself.
 -- A dependent holds up what was triggered after it from the start.
--- What workers hold lies less than 10 s ahead, but for what was moved; of a job that fires each second a minute is staged.
+-- What has begun lies less than 10 s ahead, but for what was moved, and for dependents of what was, as far as overrides reach. Slots
+-- need not look so far for dependents: a job has a schedule or follows others, and one that fires each second has a
+-- minute staged. $3 lies behind $6 in a claim of what has waited for long.
 (
     running_limit is null
     or running_limit > (
         select count(*)
-        from executions as other
-        where other.job_id = candidate.job_id
-            and other.slot >= least(candidate.slot, candidate.ready_at) - interval '1 day'
-            and other.slot <= greatest(candidate.slot, $3::timestamptz + interval '10 seconds')
-            and (other.slot <> candidate.slot or other.kind <> candidate.kind)
-            and other.running_limit is not null
-            and other.state in ('pending', 'running', 'retrying')
-            and case
-                when other.state::text = 'running' then true
-                when other.attempt > 0 then candidate.attempt = 0 or (other.slot, other.kind) < (candidate.slot, candidate.kind)
-                when candidate.attempt > 0 or (other.slot, other.kind) > (candidate.slot, candidate.kind) then false
-                when candidate.kind = 'dependency'
-                    or candidate.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
-                    or other.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
-                then other.ready_at <= $3::timestamptz + interval '2 seconds'
-                else true
-            end
+        from (
+            select
+            from executions as other
+            where other.job_id = candidate.job_id
+                and other.slot >= least(candidate.slot, candidate.ready_at) - interval '1 day'
+                and other.slot <= greatest(
+                    candidate.slot,
+                    greatest($3::timestamptz, $6)
+                        + case candidate.kind when 'scheduled' then interval '10 seconds' else interval '32 days' end
+                )
+                and (other.slot <> candidate.slot or other.kind <> candidate.kind)
+                and other.running_limit is not null
+                and other.state in ('pending', 'running', 'retrying')
+                and case
+                    when other.state::text = 'running' then true
+                    when other.attempt > 0
+                    then candidate.attempt = 0 or (other.slot, other.kind) < (candidate.slot, candidate.kind)
+                    when candidate.attempt > 0 or (other.slot, other.kind) > (candidate.slot, candidate.kind) then false
+                    when candidate.kind = 'dependency'
+                        or candidate.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
+                        or other.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
+                    then other.ready_at <= greatest($3::timestamptz, $6) + interval '2 seconds'
+                    else true
+                end
+            limit candidate.running_limit -- of many that wait each looks for as many as hold it up
+        ) as first
     ) + (
         select count(*)
         from ahead
         where ahead.job_id = candidate.job_id
-            and ahead.slot > greatest(candidate.slot, $3::timestamptz + interval '10 seconds')
+            and ahead.slot > greatest(
+                candidate.slot,
+                greatest($3::timestamptz, $6)
+                    + case candidate.kind when 'scheduled' then interval '10 seconds' else interval '32 days' end
+            )
             and (ahead.is_running or candidate.attempt = 0)
     ) + (
         select count(*)
         from stale
         where stale.job_id = candidate.job_id
             and stale.slot < least(candidate.slot, candidate.ready_at) - interval '1 day'
-            and (stale.has_begun or candidate.attempt = 0)
+            and (
+                stale.has_begun
+                or (
+                    candidate.attempt = 0
+                    and (
+                        stale.is_nearly_ready
+                        or (
+                            candidate.kind <> 'dependency'
+                            and coalesce(
+                                candidate.reason not in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended'), true
+                            )
+                        )
+                    )
+                )
+            )
     )
 )
 and exists (select from alive)

@@ -42,6 +42,7 @@ from cronwell.store.postgres.rows import (
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 _CLAIMS = load_statements(Path(__file__).with_name("claims.sql"))
 _BLOCKED = load_statements(Path(__file__).with_name("blocked.sql"))
+_JOBS = load_statements(Path(__file__).with_name("jobs.sql"))
 _STAGING = load_statements(Path(__file__).with_name("staging.sql"))
 
 FIRST_WINDOW = timedelta(seconds=1)
@@ -305,6 +306,8 @@ class ExecutionRows:
 
     async def revive_execution(self, tenant_id: int, key: ExecutionKey, now: datetime) -> str | None:
         async with self._database.transaction() as connection:
+            # A trigger that is waited for is then seen, and given time to begin.
+            await connection.execute(_JOBS["await_changes"], tenant_id, key.job_id)
             pool: str | None = await connection.fetchval(
                 _SQL["revive_execution"], tenant_id, key.job_id, key.kind, key.slot, now
             )

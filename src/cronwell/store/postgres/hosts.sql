@@ -25,7 +25,7 @@ where e.tenant_id = r.tenant_id
 returning r.place
 
 -- name: release_held
--- Let up to $4 of those that wait for a target be ready now; those that are out of the order of their limited job in 2 s: see
+-- Let up to $4 of those that wait for a target be ready now; those of limited jobs in 2 s, as others did not wait for them: see
 -- `may_start`. They waited from when they were due on, so none is early.
 -- The tenant and the state are hidden from the planner, here and below: it knows of no other way to find what is held.
 with waiting as (
@@ -50,12 +50,7 @@ set (ready_at, held_until) = (
     from (
         select least(
             e.ready_at,
-            $3::timestamptz + case
-                when e.running_limit is null then interval '0'
-                when e.kind = 'dependency' or e.reason in ('moved', 'catch_up', 'redriven', 'rerun', 'upstream_ended')
-                then interval '2 seconds'
-                else interval '0'
-            end
+            $3::timestamptz + case when e.running_limit is null then interval '0' else interval '2 seconds' end
         ) as soonest
     ) as released
 )

@@ -297,7 +297,7 @@ select set_config('idle_in_transaction_session_timeout', $1, true), set_config('
 -- that is under way is waited for, and none is made until this transaction has ended: what waits is locked. One that began before
 -- that end, and comes to the lock after it, has not seen what was added: the rows it knows have another place by then, and it
 -- leaves them to the next (part `take` in claims.sql). That is all that this changes of them. What was moved so far ahead is found by its
--- override.
+-- override; a job with dependents has nothing else there.
 with keys as (
     select array_agg(tenant_id) as tenants, array_agg(job_id) as jobs, array_agg(slot) as slots
     from overrides
@@ -324,7 +324,7 @@ set ready_at = ready_at
 where tenant_id = $1
     and job_id = $2
     and slot > $3
-    and slot <= $4
+    and (slot <= $4 or kind = 'dependency')
     and running_limit is not null
     and state in ('pending', 'running', 'retrying')
     and state::text <> 'running'
@@ -347,13 +347,14 @@ limit 1
 
 -- name: unfinished
 -- The executions of a job whose slot has come and that have not ended, newest first. What was moved counts from the time
--- that it was moved to, and what a worker has claimed counts already: it starts by itself when its slot comes. Those of a
+-- that it was moved to, and what a worker has claimed counts already: it starts by itself when its slot comes. So does what is to be
+-- tried again. Those of a
 -- backfill do not count: it has a limit of its own.
 select job_id, kind, slot
 from executions
 where tenant_id = $1
     and job_id = $2
-    and (case when reason = 'moved' then ready_at else slot end <= $3 or state::text = 'running')
+    and (case when reason = 'moved' then ready_at else slot end <= $3 or attempt > 0)
     and kind <> 'backfill'
     and (
         (running_limit is not null and state in ('pending', 'running', 'retrying'))

@@ -1,11 +1,11 @@
 -- What a claim asks of the days that lie behind, of which it needs none as long as nothing that it finds is limited.
 
 create function unfinished_before(until timestamptz, ready_by timestamptz)
-    returns table (job_id uuid, slot timestamptz, has_begun boolean)
+    returns table (job_id uuid, slot timestamptz, has_begun boolean, is_nearly_ready boolean)
 language plpgsql stable set search_path from current as $$
 begin
     return query
-        select old.job_id, old.slot, old.attempt > 0
+        select old.job_id, old.slot, old.attempt > 0, old.ready_at <= ready_by + interval '2 seconds'
         from executions as old
         where old.slot < until
             and old.running_limit is not null

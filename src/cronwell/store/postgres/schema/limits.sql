@@ -43,11 +43,11 @@ $$;
 -- The unfinished executions of jobs that limit them, with slots before a moment: what a claim asks of all the days that are
 -- kept. A function, so that it costs nothing where nothing is asked: in the claim itself each day took it 0.01 ms.
 create function unfinished_before(until timestamptz, ready_by timestamptz)
-    returns table (job_id uuid, slot timestamptz, has_begun boolean)
+    returns table (job_id uuid, slot timestamptz, has_begun boolean, is_nearly_ready boolean)
 language plpgsql stable set search_path from current as $$
 begin
     return query
-        select old.job_id, old.slot, old.attempt > 0
+        select old.job_id, old.slot, old.attempt > 0, old.ready_at <= ready_by + interval '2 seconds'
         from executions as old
         where old.slot < until
             and old.running_limit is not null
