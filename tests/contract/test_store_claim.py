@@ -307,8 +307,9 @@ async def test_one_that_has_begun_is_retried_rather_than_skipped(desk: Desk, sto
     job = await desk.job()
     claim = await desk.claimed(job, NOON, running_limit=1)
     await store.complete([ended(claim, State.RETRYING, ready_at=NOON)])
-    await desk.staged(job, NOON - MINUTE, running_limit=1)
-    assert await store.settle_blocked(["default"], NOON) == (0, set())
+    [late] = await desk.staged(job, NOON - MINUTE, running_limit=1)
+    assert await store.settle_blocked(["default"], NOON) == (1, set())
+    assert await desk.states([claim.key, late]) == [State.RETRYING, State.SKIPPED]
 
 
 async def test_skipping_and_claiming_at_once_give_each_one_verdict(desk: Desk, store: Store) -> None:

@@ -147,21 +147,20 @@ def _limit(stretch: Stretch) -> int | None:
 
 
 def _unfinished_before(facts: Facts, key: Key, done: ExecutionChange) -> int:
-    """How many earlier executions of the job were unfinished when one was skipped.
+    """How many executions of the job were unfinished when one was skipped: earlier ones, and later ones that had begun.
 
     The statement that skipped it saw what was committed when it began, which is a little before the change was noted.
     """
     job, _, slot = key
     count = 0
     for other in facts.keys_by_job.get(job, []):
-        if other[2] >= slot:
+        if other == key:
             continue
-        changes = facts.changes[other]
-        seen = [c for c in changes if c.at <= done.at]
+        unfinished = ("pending", "running", "retrying") if other[2] < slot else ("running", "retrying")
+        seen = [c for c in facts.changes[other] if c.at <= done.at]
         recent = [c for c in seen if c.at >= done.at - 5.0]
-        last = seen[-1] if seen else None
-        was_open = last is not None and last.state is not None and last.state not in TERMINAL
-        ended_just_now = any(c.old_state in ("pending", "running", "retrying") for c in recent)
+        was_open = bool(seen) and seen[-1].state in unfinished
+        ended_just_now = any(c.old_state in unfinished for c in recent)
         count += was_open or ended_just_now
     return count
 
