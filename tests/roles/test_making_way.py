@@ -370,3 +370,16 @@ async def test_what_was_moved_and_another_worker_claimed_earlier_is_waited_for(h
     assert await claim(house, worker, house.clock.now() + SECOND) == [moved]
     await house.trigger()
     assert await claim(house, worker, house.clock.now()) == []
+
+
+async def test_a_slot_that_is_staged_late_gives_a_trigger_time_to_begin(house: House) -> None:
+    """A claim of the trigger may be under way, which has not seen the slot."""
+    job = await house.create(overlap="queue_all", schedule="every 1h")
+    asked = await house.trigger()
+    late = asked.slot - SECOND
+    await house.database.execute("update cursors set next_slot = $2 where job_id = $1", job, late)
+    await house.staging().run_once()
+    [slot] = [
+        each for each in await house.history(job) if each.key.kind is Kind.SCHEDULED and each.key.slot == late
+    ]
+    assert slot.ready_at > asked.slot + SECOND

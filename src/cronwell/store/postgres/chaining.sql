@@ -172,8 +172,7 @@ where e.tenant_id = r.tenant_id
     and e.state::text = 'skipped'
 
 -- name: outrun
--- Those of some slots of dependents that come after later ones of their job, which have not ended. Looked up one by one, here
--- too.
+-- Those of some slots that come up after later ones of their job, which have not ended. Looked up one by one, here too.
 select wanted.tenant_id, wanted.job_id, wanted.slot
 from unnest($1::integer[], $2::uuid[], $3::timestamptz[]) as wanted (tenant_id, job_id, slot)
 cross join lateral (

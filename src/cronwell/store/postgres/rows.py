@@ -212,3 +212,8 @@ def columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
     """Turn rows into columns; `width` is needed because no rows still have columns."""
     turned = [list(column) for column in zip(*rows, strict=True)]
     return turned or [[] for _ in range(width)]
+
+
+def changed_by(tag: str) -> int:
+    """How many rows a statement changed, by its command tag."""
+    return int(tag.rpartition(" ")[2])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from uuid import UUID
 
@@ -12,31 +12,27 @@ import asyncpg
 
 from cronwell import errors
 from cronwell.model import zones
-from cronwell.model.execution import ExecutionKey, State
-from cronwell.model.planning import LOWEST_PRIORITY, PlannedSlot
+from cronwell.model.execution import ExecutionKey
 from cronwell.model.shards import shard_of
 from cronwell.runtime.statements import load_statements
-from cronwell.store.port import WAY_HOLDS, Answer, Cursor, Job, Move, NewExecution, NewJob, Touched
+from cronwell.store.port import WAY_HOLDS, Answer, Cursor, Job, NewExecution, NewJob, Touched
 from cronwell.store.postgres.alerts import AlertWrites
 from cronwell.store.postgres.audit import note_change
 from cronwell.store.postgres.backfills import BackfillWrites
 from cronwell.store.postgres.calendars import CalendarNotes
 from cronwell.store.postgres.callbacks import CallbackLocks
-from cronwell.store.postgres.dependencies import DependencyWrites
 from cronwell.store.postgres.overrides import OverrideChanges
 from cronwell.store.postgres.rows import (
-    QUEUEING,
+    changed_by,
     columns,
-    cursor_of,
     job_of,
     key_of,
-    micros,
     touched_of,
-    waiting_of,
 )
 from cronwell.store.postgres.scan import ScanChanges
 from cronwell.store.postgres.secrets import SecretNotes
 from cronwell.store.postgres.shards import ShardChanges
+from cronwell.store.postgres.staging import StagingWrites
 from cronwell.store.postgres.tzdata import TzdataChanges
 
 _HERE = Path(__file__).parent
@@ -49,9 +45,6 @@ _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 # Further ahead than any worker claims before a transaction that makes way has ended: it does where its process stands still, or
 # where it waits for a lock, and whoever makes way begins to commit within `WAY_HOLDS` or not at all.
 IMMINENT = timedelta(seconds=5)
-# So many slots at once are worth a savepoint, which takes a statement of its own.
-MANY = 64
-_READY_AT = itemgetter(2)
 
 
 class PostgresTransaction(
@@ -59,11 +52,11 @@ class PostgresTransaction(
     BackfillWrites,
     CalendarNotes,
     CallbackLocks,
-    DependencyWrites,
     OverrideChanges,
     ScanChanges,
     SecretNotes,
     ShardChanges,
+    StagingWrites,
     TzdataChanges,
 ):
     """Implements `store.port.Transaction` on one connection."""
@@ -178,7 +171,7 @@ class PostgresTransaction(
 
     async def drop_staged(self, tenant_id: int, job_id: UUID, after: datetime) -> int:
         dropped = await self._connection.execute(_JOBS["drop_staged"], tenant_id, job_id, after)
-        return _count(dropped)
+        return changed_by(dropped)
 
     async def withhold_due(self, tenant_id: int, job_id: UUID, now: datetime, reason: str) -> list[Touched]:
         rows = await self._connection.fetch(_JOBS["withhold_due"], tenant_id, job_id, now, reason)
@@ -217,145 +210,6 @@ class PostgresTransaction(
     async def note_change(self, tenant_id: int, action: str, object_: str, after: str | None) -> None:
         await note_change(self._connection, tenant_id, action, object_, after)
 
-    async def lock_due(self, since: Mapping[int, datetime], until: datetime, each: int) -> list[Cursor]:
-        rows = await self._connection.fetch(
-            _STAGING["lock_due"], list(since), until, each, list(since.values())
-        )
-        return [cursor_of(row) for row in rows]
-
-    async def stage(self, moves: Sequence[Move], now: datetime) -> None:
-        await self.record(moves, now)
-        moved = await self._connection.execute(
-            _STAGING["move_cursors"],
-            *columns(
-                (
-                    (
-                        m.cursor.tenant_id,
-                        m.cursor.job_id,
-                        m.cursor.revision,
-                        m.cursor.next_slot,
-                        m.next_slot,
-                        m.runs_left,
-                        m.awaits,
-                        m.held_until(now),
-                    )
-                    for m in moves
-                ),
-                8,
-            ),
-            zones.version(),
-        )
-        count = _count(moved)
-        if count != len(moves):
-            raise errors.LeaseLost(
-                f"{len(moves) - count} of {len(moves)} cursors had moved; nothing was staged"
-            )
-
-    async def lock_awaiting(self, now: datetime, limit: int) -> list[tuple[Cursor, datetime | None]]:
-        rows = await self._connection.fetch(_STAGING["lock_awaiting"], now, limit)
-        return [(Cursor(*row[:6]), row["finished_at"]) for row in rows]
-
-    async def record(self, moves: Sequence[Move], now: datetime) -> None:
-        slots = [each.slot for move in moves for each in move.planned]
-        if slots:
-            await self._ensure_days(slots)
-            await self._insert_staged(moves)
-            await self._insert_others(moves, now)
-        ranges = [
-            (move.cursor.tenant_id, move.cursor.job_id, each.reason, each.from_slot, each.to_slot, each.slots)
-            for move in moves
-            for each in move.ranges
-        ]
-        if ranges:
-            await self._connection.execute(_STAGING["insert_skips"], *columns(ranges, 6), now)
-
-    async def _insert_staged(self, moves: Sequence[Move]) -> None:
-        """Write the slots that wait for their instant."""
-        jobs: list[tuple[int, UUID, int, int, int, int, int, int, bool]] = []
-        pools: dict[str, int] = {}
-        groups: dict[tuple[str, int] | None, int] = {None: 0}
-        staged: list[tuple[int, datetime, datetime]] = []
-        for move in moves:
-            waiting = [each for each in move.planned if each.reason is None]
-            if waiting:
-                cursor = move.cursor
-                pool = pools.setdefault(move.pool, len(pools) + 1)
-                jobs.append(
-                    (
-                        cursor.tenant_id,
-                        cursor.job_id,
-                        cursor.revision,
-                        move.priority,
-                        move.running_limit or 0,
-                        pool,
-                        QUEUEING[move.queueing] or 0,
-                        groups.setdefault(move.group, len(groups)),
-                        move.is_followed,
-                    )
-                )
-                number = len(jobs)
-                staged += [(number, each.slot, each.ready_at) for each in waiting]
-        if staged:
-            # In the order in which they become ready: what is claimed together then lies together.
-            staged.sort(key=_READY_AT)
-            tenants, ids, revisions, priorities, limits, numbers, queueing, grouped, followed = columns(
-                jobs, 9
-            )
-            named = [group for group in groups if group is not None]
-            await self._insert_slots(
-                tenants,
-                ids,
-                revisions,
-                priorities,
-                limits,
-                list(pools),
-                numbers,
-                [number for number, _, _ in staged],
-                [micros(slot) for _, slot, _ in staged],
-                [None if ready_at == slot else micros(ready_at) for _, slot, ready_at in staged],
-                queueing,
-                *columns(named, 2),
-                grouped,
-                followed,
-                is_many=len(staged) >= MANY,
-            )
-
-    async def _insert_slots(self, *given: object, is_many: bool) -> None:
-        """Write slots; one that has its verdict already keeps it. There hardly ever is one, and not to look for it is cheaper."""
-        if is_many:
-            await self._connection.execute("savepoint fresh")
-            try:
-                await self._connection.execute(_STAGING["insert_fresh"], *given)
-            except asyncpg.UniqueViolationError:
-                await self._connection.execute("rollback to savepoint fresh")
-            else:
-                return
-        await self._connection.execute(_STAGING["insert_staged"], *given)
-
-    async def _insert_others(self, moves: Sequence[Move], now: datetime) -> None:
-        """Write the slots that have a reason: skipped ones, and those that catch up."""
-        rows = [
-            (
-                move.cursor.tenant_id,
-                move.cursor.job_id,
-                each.slot,
-                each.ready_at,
-                each.state,
-                move.cursor.revision,
-                _priority(move, each),
-                move.running_limit,
-                move.pool,
-                each.reason,
-                now if each.state is State.SKIPPED else None,
-                *waiting_of(move),
-            )
-            for move in moves
-            for each in move.planned
-            if each.reason is not None
-        ]
-        if rows:
-            await self._connection.execute(_STAGING["insert_executions"], *columns(rows, 15))
-
     async def recall(self, tenant_id: int, key: str) -> Answer | None:
         # Two statements: the second sees what the holder of the lock committed while this one waited.
         await self._connection.execute(_IDEMPOTENCY["lock_key"], tenant_id, key)
@@ -366,13 +220,3 @@ class PostgresTransaction(
         await self._connection.execute(
             _IDEMPOTENCY["remember"], tenant_id, key, answer.fingerprint, answer.status, answer.body, now
         )
-
-
-def _count(tag: str) -> int:
-    """How many rows a statement touched, by its command tag."""
-    return int(tag.rpartition(" ")[2])
-
-
-def _priority(move: Move, planned: PlannedSlot) -> int:
-    """What is caught up stands one tier below its job: slots on time go first."""
-    return min(LOWEST_PRIORITY, move.priority + 1) if planned.is_caught_up else move.priority
