@@ -37,7 +37,7 @@ from cronwell.targets.port import Call, Signals
 from cronwell.targets.publish import PublishRunner
 from cronwell.worker import reach
 from cronwell.worker.attempt import Attempt
-from cronwell.worker.catalog import Catalog
+from cronwell.worker.catalog import Catalog, KnownJob
 from tests.support.rules import zone
 
 MUTANT, ZONES = "RIG_MUTANT", "RIG_ZONES"
@@ -202,7 +202,7 @@ async def _publish(store: Any, claims: Sequence[Claimed]) -> bool:
     calls = [
         Attempt(each, job, 0.0).call()
         for each, job in zip(claims, jobs, strict=True)
-        if job is not None and job.terms.target.publish is not None
+        if isinstance(job, KnownJob) and job.terms.target.publish is not None
     ]
     for call in calls:
         await runner.run(call, Signals(deadline=time.monotonic() + 5))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cronwell.model.execution import Result
 from cronwell.model.job import OutcomeRule, RetryPolicy
-from cronwell.model.retry import next_delay
+from cronwell.model.retry import next_delay, policy_of
 
 RETRIED = (Result.FAILED, Result.TIMED_OUT, Result.WORKER_LOST)
 
@@ -151,3 +151,15 @@ def test_delays_do_not_shrink_and_end_for_good_at_the_last_attempt(
     assert len(made) == expected
     assert delays[len(made) :] == [None] * (len(delays) - len(made))
     assert all(first <= second for first, second in pairwise(made))
+
+
+@pytest.mark.parametrize(
+    ("definition", "attempts"),
+    [
+        ('{"name": "a"}', RetryPolicy().max_attempts),
+        ('{"name": "a", "retry": {"max_attempts": 9}, "of_a_newer_release": 1}', 9),
+        ('{"name": "a", "retry": {"of_a_newer_release": 1}}', RetryPolicy().max_attempts),
+    ],
+)
+def test_a_policy_is_found_also_in_a_definition_of_a_newer_release(definition: str, attempts: int) -> None:
+    assert policy_of(definition).max_attempts == attempts

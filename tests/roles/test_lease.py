@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from cronwell import errors
 from cronwell.config import Settings
-from cronwell.model.execution import State
+from cronwell.model.execution import ExecutionKey, State
+from cronwell.store.port import Report
+from cronwell.store.postgres.store import PostgresStore
 from cronwell.targets.handler import Context
+from cronwell.worker.attempt import Claim
 from cronwell.worker.heartbeat import Heartbeat
 from cronwell.worker.lease import Lease
 from tests.support.house import TENANT, House
@@ -266,6 +271,101 @@ async def test_a_claim_whose_answer_was_lost_is_returned_and_what_is_held_is_kep
         await house.until_state(held.key, State.SUCCEEDED)
     assert sorted(ran) == [("held", 1), ("lost", done.fence)]
     assert done.fence > 1
+
+
+async def test_a_claim_that_is_made_after_the_worker_has_looked_for_it_is_returned_too(
+    house: House, far_house: House, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is lost, and the statement waits for a lock."""
+    looked = asyncio.Event()
+    held_by = PostgresStore.held_by
+
+    async def look(store: PostgresStore, worker: UUID) -> list[tuple[int, ExecutionKey, int]]:
+        found = await held_by(store, worker)
+        looked.set()
+        return found
+
+    monkeypatch.setattr(PostgresStore, "held_by", look)
+    far_house.registry.add(lambda ctx: None, "work")
+    await house.create("lost", pool="far", priority="high")
+    async with far_house.working(pools=("far",)):
+        # The statement is known to the connection from here on.
+        await house.until_state(await house.trigger("lost"), State.SUCCEEDED)
+        async with house.database.transaction() as somebody:
+            await somebody.execute("lock table workers in access exclusive mode")
+            proxy.cut_after = CLAIM
+            lost = await house.trigger("lost")
+            await until(looked.is_set)
+            proxy.cut_after = None
+        done = await house.until_state(lost, State.SUCCEEDED)
+    assert (done.attempt, done.fence) == (1, 2)
+
+
+async def test_a_name_that_was_let_go_is_not_taken_for_lost_where_the_answer_is(house: House) -> None:
+    class Deaf(PostgresStore):
+        async def leave(self, worker: UUID, now: datetime) -> None:
+            await super().leave(worker, now)
+            raise errors.StoreUnavailable("the answer is lost")
+
+    lease = Lease(Deaf(house.database), house.clock, house.settings.worker, ())
+    await lease.register()
+    retired = lease.worker
+    lease.retire()
+    await lease.register()
+    with pytest.raises(errors.StoreUnavailable):
+        await lease.let_go(retired)
+    await lease.renew(house.store, running=0, is_draining=False)
+    assert lease.may_claim
+
+
+async def test_a_report_that_could_not_be_written_is_told_again(house: House) -> None:
+    class Failing(PostgresStore):
+        failures = 1
+
+        async def report(self, reports: Sequence[Report]) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise errors.StoreUnavailable("not now")
+            await super().report(reports)
+
+    house.store = store = Failing(house.database)
+    may_end = asyncio.Event()
+
+    async def work() -> None:
+        await may_end.wait()
+
+    house.registry.add(work, "work")
+    await house.create()
+    async with house.working(heartbeat=HEARTBEAT):
+        key = await house.trigger()
+
+        async def is_reported() -> bool:
+            return (await house.get(key)).started_at is not None
+
+        await until_async(is_reported)
+        may_end.set()
+        await house.until_state(key, State.SUCCEEDED)
+    assert store.failures == 0
+
+
+async def test_a_worker_that_stops_hands_back_again_where_it_failed(house: House) -> None:
+    class Failing(PostgresStore):
+        failures = 1
+
+        async def hand_back(self, worker: UUID, claims: Sequence[Claim]) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise errors.StoreUnavailable("not now")
+            await super().hand_back(worker, claims)
+
+    house.store = store = Failing(house.database)
+    house.registry.add(lambda ctx: None, "work")
+    await house.create(schedule="in 8s")
+    [staged] = await house.history()
+    async with house.working(pre_claim=timedelta(seconds=20)):
+        await house.until_state(staged.key, State.RUNNING)
+    execution = await house.get(staged.key)
+    assert (execution.state, execution.attempt, store.failures) == (State.PENDING, 0, 0)
 
 
 async def test_a_claim_whose_answer_was_lost_ends_if_its_job_was_paused_meanwhile(

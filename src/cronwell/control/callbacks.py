@@ -24,9 +24,8 @@ from cronwell.model import checkpoint as checkpoints
 from cronwell.model.callback import Token
 from cronwell.model.clipping import clip
 from cronwell.model.execution import Result, State
-from cronwell.model.job import JobSpec
 from cronwell.model.references import Hidden
-from cronwell.model.retry import what_follows
+from cronwell.model.retry import policy_of, what_follows
 from cronwell.runtime.clock import Clock
 from cronwell.runtime.keyring import Keyring
 from cronwell.store.port import Called, Ended, Store, Told
@@ -161,7 +160,7 @@ def conclude(called: Called, outcome: Outcome, now: datetime) -> Ended:
     """What an execution that waits for its callback becomes after this outcome."""
     assert called.worker is not None, "somebody has delivered it"
     state, delay = what_follows(
-        JobSpec.model_validate_json(called.spec).retry,
+        policy_of(called.spec),
         outcome.result,
         called.attempt,
         is_cancelled=called.is_cancelled,

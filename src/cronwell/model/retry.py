@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import orjson
+from pydantic import ValidationError
+
 from cronwell.model.execution import Result, State
 from cronwell.model.job import OutcomeRule, RetriedOutcome, RetryPolicy
 
@@ -14,6 +17,15 @@ _RETRIED: dict[Result, RetriedOutcome] = {
     Result.WORKER_LOST: "worker_lost",
 }
 _MICROSECOND = timedelta(microseconds=1)
+
+
+def policy_of(definition: str) -> RetryPolicy:
+    """The retry policy of a job's definition, as JSON text; the default where this release cannot read it, as one of a newer
+    release may be: what goes by it must not stop for one job."""
+    try:
+        return RetryPolicy.model_validate(orjson.loads(definition).get("retry") or {})
+    except ValidationError:
+        return RetryPolicy()
 
 
 def next_delay(

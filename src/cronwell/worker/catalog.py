@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import orjson
+from pydantic import ValidationError
 
+from cronwell import __version__
 from cronwell.model.alerts import is_own
-from cronwell.model.execution import Kind
-from cronwell.model.job import JobSpec
+from cronwell.model.execution import Kind, Result
+from cronwell.model.job import JobSpec, RetryPolicy
 from cronwell.model.naming import named_by_target, unshown
 from cronwell.model.references import MARK, named_in
+from cronwell.model.retry import what_follows
 from cronwell.model.throttle import target_name
-from cronwell.store.port import Claimed, Definition, Store
+from cronwell.store.port import Claimed, Definition, Ended, Store
 
 KEPT = 50_000
 # What of a definition says how to run it. A herd of jobs differs in names and payloads and shares the rest, so each
@@ -46,13 +51,40 @@ class KnownJob:
     """What of a channel's definition nothing may show, by what to call it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A definition that this release cannot read, as one of a newer release may be."""
+
+    name: str
+    error: str
+
+    def end(self, claim: Claimed, now: datetime) -> Ended:
+        """An execution of it fails, and is tried again by the default policy: another worker may be able to."""
+        state, delay = what_follows(
+            RetryPolicy(), Result.FAILED, claim.attempt, is_cancelled=False, random=random.random()
+        )
+        return Ended(
+            tenant_id=claim.tenant_id,
+            key=claim.key,
+            fence=claim.fence,
+            worker=claim.worker,
+            state=state,
+            result=Result.FAILED,
+            started_at=None,
+            finished_at=now,
+            ready_at=None if delay is None else now + delay,
+            error_kind="unreadable_job",
+            error=f"this worker's release ({__version__}) cannot read the definition of {self.name}: {self.error}",
+        )
+
+
 class Catalog:
     """A bounded cache: a revision never changes, so what is here is right until the database is another."""
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store = store
         self._kept = kept
-        self._jobs: OrderedDict[tuple[UUID, int], KnownJob] = OrderedDict()
+        self._jobs: OrderedDict[tuple[UUID, int], KnownJob | Unreadable] = OrderedDict()
         self._secrets: dict[int, str] = {}
         self._key: bytes | None = None
 
@@ -62,13 +94,13 @@ class Catalog:
         self._secrets.clear()
         self._key = None
 
-    async def look_up(self, claims: Sequence[Claimed]) -> list[KnownJob | None]:
-        """The job of each claim; None where there is no such job any more.
+    async def look_up(self, claims: Sequence[Claimed]) -> list[KnownJob | Unreadable | None]:
+        """The job of each claim; None where there is no such job any more, and why where it cannot be read.
 
         It is the job's newest definition, except for a backfill: that is run by the revision that it was staged with.
         """
         keys = [(claim.key.job_id, claim.revision) for claim in claims]
-        found = list(map(self._jobs.get, keys))
+        found: list[KnownJob | Unreadable | None] = list(map(self._jobs.get, keys))
         missing = {
             (claim.tenant_id, claim.key.job_id)
             for claim, job in zip(claims, found, strict=True)
@@ -110,18 +142,20 @@ class Catalog:
             for row, known in zip(rows, await self._known(rows), strict=True):
                 self._jobs[row.job_id, row.revision] = known
 
-    async def _read(self, keys: Sequence[tuple[int, UUID]]) -> dict[UUID, KnownJob]:
-        fresh: dict[UUID, KnownJob] = {}
+    async def _read(self, keys: Sequence[tuple[int, UUID]]) -> dict[UUID, KnownJob | Unreadable]:
+        fresh: dict[UUID, KnownJob | Unreadable] = {}
         rows = await self._store.definitions(keys)
         for row, known in zip(rows, await self._known(rows), strict=True):
             # The job may have moved on since the claim; its newest definition is the one to use.
             fresh[row.job_id] = self._jobs[row.job_id, row.revision] = known
         return fresh
 
-    async def _known(self, rows: Sequence[Definition]) -> list[KnownJob]:
+    async def _known(self, rows: Sequence[Definition]) -> list[KnownJob | Unreadable]:
         secrets = {tenant_id: await self._secret(tenant_id) for tenant_id in {row.tenant_id for row in rows}}
         known = [_known(row.name, row.spec, secrets[row.tenant_id]) for row in rows]
         for place, job in enumerate(known):
+            if isinstance(job, Unreadable):
+                continue
             target = job.terms.target.http
             if target is not None and target.callback is not None:
                 key = await self._callback_key(rows[place].tenant_id)
@@ -142,9 +176,14 @@ class Catalog:
         return self._key
 
 
-def _known(name: str, text: str, secret: str) -> KnownJob:
+def _known(name: str, text: str, secret: str) -> KnownJob | Unreadable:
     raw = orjson.loads(text)
-    terms, target = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
+    try:
+        terms, target = _terms(orjson.dumps({part: raw[part] for part in _TERMS if part in raw}))
+    except ValidationError as error:
+        # Where and why, and not what stands there: that may be a header.
+        [first, *_] = error.errors(include_input=False, include_url=False, include_context=False)
+        return Unreadable(name, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
     payload = raw.get("payload")
     named = _NONE
     if MARK in text:

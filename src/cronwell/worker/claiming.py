@@ -8,20 +8,20 @@ from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from cronwell import errors, telemetry
+from cronwell import telemetry
 from cronwell.config import WorkerSettings
 from cronwell.model.ageing import Ageing
-from cronwell.model.execution import ExecutionKey, Result, State
 from cronwell.runtime.clock import Clock
-from cronwell.store.port import EVER, Claimed, Ended, Store, Tier
+from cronwell.store.port import EVER, Claimed, Store, Tier
 from cronwell.worker.behind import Behind, Tail
 from cronwell.worker.blocked import Blocked
-from cronwell.worker.catalog import Catalog, KnownJob
+from cronwell.worker.catalog import Catalog, KnownJob, Unreadable
 from cronwell.worker.elders import Elders
 from cronwell.worker.gated import GATED_TIERS, PRIORITIES, Gated
 from cronwell.worker.lease import Lease
 from cronwell.worker.queue import Queue
 from cronwell.worker.reach import Reach
+from cronwell.worker.returning import Strays, ended_before_start
 from cronwell.worker.slots import Slots
 from cronwell.worker.upstreams import tell_upstreams
 
@@ -75,7 +75,7 @@ class Claiming:
         self._seen_at = 0.0
         self._has_seen_farthest = False
         """These were looked for by a round than which no other looks back further."""
-        self._is_uncertain = False
+        self._strays = Strays(store, clock, lease, slots)
         self._claimed_at = 0.0
         self._is_behind = False
         """What was claimed last should have started already."""
@@ -89,13 +89,14 @@ class Claiming:
     async def poll(self) -> timedelta:
         """Claim once through all pools and priorities; come back at once where there may be more."""
         self.wants_room = self._slots.free <= 0
-        if not self._lease.may_claim or self.wants_room:
+        if not self._lease.may_claim:
+            return self._settings.poll
+        await self._strays.look()
+        if self.wants_room:
             return self._settings.poll
         if (early := self._early()) > 0:
             return timedelta(seconds=early)
         self._claimed_at = time.monotonic()
-        if self._is_uncertain:
-            await self._return_strays()
         self._reach.begin_round()
         tiers = await self._due()
         if not tiers and not self._reach.is_short:
@@ -104,9 +105,9 @@ class Claiming:
             return self._settings.poll
         try:
             self._has_more = await self._claim(tiers)
-        except errors.StoreUnavailable:
-            # The claim may have been committed although its answer is lost.
-            self._is_uncertain = True
+        except BaseException:
+            # The claim may have been committed although its answer is lost, or of no use.
+            self._strays.doubt()
             raise
         if self._has_more:
             self.wants_room = self._slots.free <= 0
@@ -226,68 +227,35 @@ class Claiming:
                 self._slots.hold(_known(claims, jobs), asked)
             else:
                 # The answer came when the lease was in doubt. If it is kept after all, these are ours and unknown to us.
-                self._is_uncertain = True
-            await self._give_up([claim for claim, job in zip(claims, jobs, strict=True) if job is None])
+                self._strays.doubt()
+            await self._give_up(
+                [
+                    (claim, job)
+                    for claim, job in zip(claims, jobs, strict=True)
+                    if not isinstance(job, KnownJob)
+                ]
+            )
         return claims
 
-    async def _give_up(self, orphaned: list[Claimed]) -> None:
-        """Executions whose job has no definition any more cannot run."""
-        if orphaned:
+    async def _give_up(self, hopeless: list[tuple[Claimed, Unreadable | None]]) -> None:
+        """Executions cannot run whose job has no definition any more, or one that only another release can read."""
+        if hopeless:
             now = self._clock.now()
             await self._store.complete(
                 [
-                    _ended_before_start(
+                    ended_before_start(
                         (claim.tenant_id, claim.key, claim.fence),
                         claim.worker,
                         now,
                         "no_job",
                         "the job's definition is gone",
                     )
-                    for claim in orphaned
+                    if job is None
+                    else job.end(claim, now)
+                    for claim, job in hopeless
                 ]
             )
 
-    async def _return_strays(self) -> None:
-        """Hand back what the database says is ours and we know nothing of."""
-        worker = self._lease.worker
-        held = await self._store.held_by(worker)
-        if self._lease.worker != worker or not self._lease.may_claim:
-            # What has run and was dropped meanwhile is unknown here as well, and would be handed back as if it never had.
-            return
-        strays = self._slots.unknown(held)
-        if strays:
-            # What a pause, a delete or a cancel has reached meanwhile is for nobody to start: it ends here, or else it
-            # would be ours, and running, for as long as we live.
-            now = self._clock.now()
-            confirmed = await self._store.confirm(worker, strays, now)
-            cancelled = [
-                _ended_before_start(stray, worker, now, "cancelled", "cancelled before it started")
-                for stray, found in zip(strays, confirmed, strict=True)
-                if found is not None and found.is_cancelled and found.state is State.RUNNING
-            ]
-            if cancelled:
-                await self._store.complete(cancelled)
-            await self._store.hand_back(worker, strays)
-        self._is_uncertain = False
 
-
-def _ended_before_start(
-    claim: tuple[int, ExecutionKey, int], worker: UUID, now: datetime, error_kind: str, error: str
-) -> Ended:
-    tenant_id, key, fence = claim
-    return Ended(
-        tenant_id=tenant_id,
-        key=key,
-        fence=fence,
-        worker=worker,
-        state=State.CANCELLED,
-        result=Result.CANCELLED,
-        started_at=None,
-        finished_at=now,
-        error_kind=error_kind,
-        error=error,
-    )
-
-
-def _known(claims: list[Claimed], jobs: list[KnownJob | None]) -> list[tuple[Claimed, KnownJob]]:
-    return [(claim, job) for claim, job in zip(claims, jobs, strict=True) if job is not None]
+def _known(claims: list[Claimed], jobs: list[KnownJob | Unreadable | None]) -> list[tuple[Claimed, KnownJob]]:
+    return [(claim, job) for claim, job in zip(claims, jobs, strict=True) if isinstance(job, KnownJob)]

@@ -5,29 +5,39 @@ All of it runs on the event loop. The lease itself is lengthened by `keeper`, in
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
 from cronwell import errors, telemetry
 from cronwell.config import WorkerSettings
-from cronwell.model.execution import ExecutionKey
+from cronwell.runtime.clock import Clock
+from cronwell.runtime.service import FIRST_BACKOFF
 from cronwell.store.port import Store
-from cronwell.worker.attempt import AttemptKey
+from cronwell.worker.attempt import AttemptKey, Claim
 from cronwell.worker.lease import Lease
+from cronwell.worker.returning import give_back
 from cronwell.worker.slots import Slots
 
 CANCELS_EVERY = timedelta(seconds=1)
 WATCH_EVERY = timedelta(milliseconds=500)
 # Tens of thousands of attempts may have begun since the last heartbeat; no statement is longer than others like it.
 REPORTS_AT_ONCE = 1000
+HAND_BACK_SECONDS = 5.0
+"""So long a worker that stops tries to hand back, before what runs is waited for."""
 
 
 class Heartbeat:
     """Three loops around one lease."""
 
-    def __init__(self, store: Store, settings: WorkerSettings, lease: Lease, slots: Slots) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: WorkerSettings, lease: Lease, slots: Slots
+    ) -> None:
         self._store = store
+        self._clock = clock
         self._settings = settings
         self._lease = lease
         self._slots = slots
@@ -48,7 +58,11 @@ class Heartbeat:
         self._slots.sweep()
         reports = self._slots.reports()
         for start in range(0, len(reports), REPORTS_AT_ONCE):
-            await self._store.report(reports[start : start + REPORTS_AT_ONCE])
+            try:
+                await self._store.report(reports[start : start + REPORTS_AT_ONCE])
+            except BaseException:
+                self._slots.report_again(reports[start:])
+                raise
         return self._settings.heartbeat
 
     async def watch(self) -> timedelta:
@@ -68,17 +82,32 @@ class Heartbeat:
         return CANCELS_EVERY
 
     async def hand_back_held(self) -> None:
-        """Give what has not started to other workers."""
-        held: defaultdict[UUID, list[tuple[int, ExecutionKey, int]]] = defaultdict(list)
+        """Give what has not started to other workers, and what we know nothing of; nothing is claimed any more."""
+        held: defaultdict[UUID, list[Claim]] = defaultdict(list)
         for each in self._slots.take_held():
             claimed = each.claimed
             held[claimed.worker].append((claimed.tenant_id, claimed.key, claimed.fence))
-        for name, claims in held.items():
-            try:
-                await self._store.hand_back(name, claims)
-            except errors.StoreUnavailable as error:
-                # They are rescued when the lease ends.
-                telemetry.service_failed("hand back", error, 0.0)
+        give_up_deadline = time.monotonic() + HAND_BACK_SECONDS
+        if self._lease.may_claim:
+            held.setdefault(self._lease.worker, [])
+        for name in held:
+            while True:
+                try:
+                    await self._hand_back(name, held[name])
+                    break
+                except errors.StoreUnavailable as error:
+                    if time.monotonic() > give_up_deadline:
+                        # They are rescued when the lease ends.
+                        telemetry.service_failed("hand back", error, 0.0)
+                        break
+                    telemetry.service_failed("hand back", error, FIRST_BACKOFF)
+                    await asyncio.sleep(FIRST_BACKOFF)
+
+    async def _hand_back(self, name: UUID, held: Sequence[Claim]) -> None:
+        found = await self._store.held_by(name) if name == self._lease.worker else []
+        # What was dropped has run, and is unknown here as well.
+        strays = self._slots.unknown(found) if self._lease.may_claim else []
+        await give_back(self._store, name, list({*held, *strays}), self._clock.now())
 
     def drop_all(self) -> None:
         lost = self._slots.lose()

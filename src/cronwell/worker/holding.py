@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
-from cronwell import errors, telemetry
+from cronwell import telemetry
 from cronwell.runtime.service import FIRST_BACKOFF
 from cronwell.store.port import HeldBack, Store
 from cronwell.worker.attempt import Attempt
@@ -60,7 +60,7 @@ class Holding:
         ]
         try:
             written = await self._store.hold_back(worker, rows)
-        except errors.StoreUnavailable as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is: nobody else writes them
             # They stay ours and unstarted; when the lease ends they are dropped like everything else. What was written
             # although the answer is lost is found not to be ours by the next try.
             telemetry.service_failed("holding back", error, FIRST_BACKOFF)

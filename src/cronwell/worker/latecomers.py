@@ -17,7 +17,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
-from cronwell import errors, telemetry
+from cronwell import telemetry
 from cronwell.control.scheduling import START_WITHIN
 from cronwell.model.execution import State
 from cronwell.runtime.clock import Clock
@@ -70,7 +70,7 @@ class Latecomers:
         claims = [(a.claimed.tenant_id, a.claimed.key, a.claimed.fence) for a in attempts]
         try:
             found = await self._store.confirm(worker, claims, self._clock.now(), ahead=ahead)
-        except errors.StoreUnavailable as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is: nobody else asks for them
             # They stay ours and unstarted; when the lease ends they are dropped like everything else.
             telemetry.service_failed("late starts", error, FIRST_BACKOFF)
             await asyncio.sleep(FIRST_BACKOFF)

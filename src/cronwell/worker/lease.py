@@ -133,9 +133,10 @@ class Lease:
 
     async def let_go(self, name: UUID) -> None:
         """Give up a retired name that holds nothing any more."""
-        await self._store.leave(name, self._clock.now())
         with self._lock:
+            # First: a name that was given up, and whose answer is lost, would be taken for one that somebody took from us.
             self._retired.discard(name)
+        await self._store.leave(name, self._clock.now())
 
     async def leave(self) -> None:
         """Give every name back."""

@@ -100,7 +100,7 @@ async def worker_services(
     hosts = Hosts(store, clock, settings, lease, valves)
     # Before anything is claimed: what is limited would start without a limit.
     await hosts.share()
-    heartbeat = Heartbeat(store, settings, lease, slots)
+    heartbeat = Heartbeat(store, clock, settings, lease, slots)
     keeper = Keeper(
         premises.open_store,
         settings,

@@ -132,6 +132,13 @@ class Slots:
         news.sort(key=lambda attempt: (attempt.claimed.key.job_id, attempt.claimed.key.slot))
         return [report for attempt in news if (report := attempt.report()) is not None]
 
+    def report_again(self, reports: Collection[Report]) -> None:
+        """These could not be written: they are told with the next ones."""
+        again = {(report.key, report.fence) for report in reports}
+        for attempt in self._attempts:
+            if attempt.key in again:
+                attempt.has_news = True
+
     def cancel(self, keys: Collection[AttemptKey]) -> None:
         """Stop attempts that a user cancelled: one that is held at once, one that runs when it can."""
         if not keys:
@@ -203,11 +210,13 @@ class Slots:
 
     def _start_due(self) -> None:
         """Start what is due and set the timer for the next instant."""
-        for together in self._wheel.advance(time.monotonic()):
-            for attempt in together:
-                if attempt.is_held:
-                    self._start(attempt)
-        self._set_timer()
+        try:
+            for together in self._wheel.advance(time.monotonic()):
+                for attempt in together:
+                    if attempt.is_held:
+                        self._start(attempt)
+        finally:
+            self._set_timer()
 
     def _set_timer(self) -> None:
         following = self._wheel.next_deadline()

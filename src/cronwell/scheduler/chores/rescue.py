@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 
 from cronwell import telemetry
 from cronwell.model.execution import Result
-from cronwell.model.job import JobSpec
-from cronwell.model.retry import what_follows
+from cronwell.model.retry import policy_of, what_follows
 from cronwell.runtime.clock import Clock
 from cronwell.store.port import Ended, Orphan, Store
 
@@ -50,9 +49,12 @@ class Rescue:
 
 
 def _ended(orphan: Orphan, now: datetime) -> Ended:
-    policy = JobSpec.model_validate_json(orphan.spec).retry
     state, delay = what_follows(
-        policy, Result.WORKER_LOST, orphan.attempt, is_cancelled=orphan.is_cancelled, random=random.random()
+        policy_of(orphan.spec),
+        Result.WORKER_LOST,
+        orphan.attempt,
+        is_cancelled=orphan.is_cancelled,
+        random=random.random(),
     )
     return Ended(
         tenant_id=orphan.tenant_id,

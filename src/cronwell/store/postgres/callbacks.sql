@@ -37,6 +37,7 @@ parked as (
         and e.fence = r.fence
         and coalesce(e.worker, e.callback_worker) = r.worker
         and e.state::text = 'running'
+        and e.callback_until is null -- it has been given more time, perhaps, since it was parked by a try whose answer was lost
     returning r.place, e.state
 )
 select place, state
