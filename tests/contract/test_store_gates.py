@@ -80,6 +80,39 @@ async def test_a_gate_that_is_full_is_known_before_it_is_locked(desk: Desk, is_q
     assert len(await gated.claim(await desk.worker(), 10, ready_by=NOON, now=NOON)) == 1
 
 
+async def test_one_that_may_not_start_leaves_its_room_to_lines_behind_it(desk: Desk) -> None:
+    """Else the last missed slot, a tier below, and the next one, which waits for it, would stand there for ever."""
+    job = await desk.job()
+    group = ("warehouse", 1)
+    missed = PlannedSlot(NOON - MINUTE, NOON - MINUTE, State.PENDING, "catch_up")
+    following = PlannedSlot(NOON, NOON)
+    async with desk.store.transaction() as transaction:
+        await transaction.record([move(job, [missed, following], running_limit=1, group=group)], NOON)
+    [claim] = await through(desk)
+    assert claim.key.slot == NOON - MINUTE
+    assert await through(desk) == []
+    await desk.store.complete([ended(claim, State.SUCCEEDED)])
+    [claim] = await through(desk)
+    assert claim.key.slot == NOON
+
+
+async def test_a_job_whose_turn_has_not_come_leaves_its_tenants_quota_to_others(desk: Desk) -> None:
+    await quota(desk, running=3)
+    queued = await desk.job()
+    await desk.staged(queued, NOON - MINUTE, NOON - SECOND, running_limit=1, priority=0)
+    others = [await desk.job() for _ in range(3)]
+    for other in others:
+        await desk.staged(other, NOON, running_limit=1, priority=2)
+    await desk.store.gate_waiting()
+    claims = await through(desk)
+    assert Counter(claim.priority for claim in claims) == {0: 1, 2: 2}
+    first = next(claim for claim in claims if claim.priority == 0)
+    rest = [claim for claim in claims if claim.priority == 2]
+    await desk.store.complete([ended(claim, State.SUCCEEDED) for claim in rest])
+    assert [claim.priority for claim in await through(desk)] == [2]
+    assert first.key.slot == NOON - MINUTE
+
+
 async def test_groups_of_other_names_and_tenants_are_others(desk: Desk) -> None:
     await desk.staged(await desk.job(), NOON - SECOND, NOON, group=("a", 1))
     await desk.staged(await desk.job(), NOON, group=("b", 1))

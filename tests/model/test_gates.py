@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronwell.model.gates import let_through
+from cronwell.model.gates import Free, let_through
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def test_no_limit_is_passed_and_no_place_is_wasted(
     crowd: tuple[list[InLine], int, dict[tuple[int, str], int], dict[int, int], dict[int, int]],
 ) -> None:
     lines, places, running, rooms, shares = crowd
-    passages = let_through(lines, places=places, running=running, rooms=rooms, shares=shares)
+    passages = let_through(lines, Free(places, running, rooms, shares))
     assert len(passages) == len(lines)
     assert sum(each.wanted for each in passages) <= places
     inside = dict(running)
@@ -65,12 +65,12 @@ def test_no_limit_is_passed_and_no_place_is_wasted(
 
 def test_a_tenant_takes_more_than_its_share_only_where_nobody_else_wants_it() -> None:
     lines = [InLine(1, "", None), InLine(2, "", None)]
-    both = let_through(lines, places=10, running={}, rooms={}, shares={1: 5, 2: 5})
+    both = let_through(lines, Free(10, {}, {}, {1: 5, 2: 5}))
     assert [each.wanted for each in both] == [5, 5]
-    few = let_through(lines, places=10, running={}, rooms={2: 2}, shares={1: 5, 2: 5})
+    few = let_through(lines, Free(10, {}, {2: 2}, {1: 5, 2: 5}))
     assert [each.wanted for each in few] == [8, 2]
 
 
 def test_a_group_whose_gate_another_has_is_not_looked_at() -> None:
-    [passage] = let_through([InLine(1, "a", 3)], places=5, running={}, rooms={}, shares={1: 5})
+    [passage] = let_through([InLine(1, "a", 3)], Free(5, {}, {}, {1: 5}))
     assert passage.wanted == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,43 +32,46 @@ class Passage:
     """How many of the group run beside them, or are let through with them from other lines."""
 
 
-def let_through(
-    lines: Sequence[Waiting],
-    *,
-    places: int,
-    running: Mapping[tuple[int, str], int],
-    rooms: Mapping[int, int],
-    shares: Mapping[int, int],
-) -> list[Passage]:
-    """Divide places among lines, earliest first, each by what its group and its tenant leave.
+@dataclass(slots=True)
+class Free:
+    """What there is room for."""
 
-    `running` says how many of each group run, and has only the groups that may be looked at; `rooms` how many more its
-    quotas let a tenant begin, where it has any. No tenant gets more than its share as long as another wants it.
-    """
+    places: int
+    running: dict[tuple[int, str], int]
+    """How many of each group run; it has only the groups that may be looked at."""
+    rooms: dict[int, int]
+    """How many more its quotas let a tenant begin, where it has any."""
+    shares: dict[int, int]
+    """No tenant gets more than its share as long as another wants it."""
+
+    def take(self, tenant_id: int, gate: str, many: int) -> None:
+        """So many of a tenant, and of its group, went through."""
+        self.places -= many
+        self.shares[tenant_id] = self.shares.get(tenant_id, 0) - many
+        if gate:
+            self.running[tenant_id, gate] += many
+        if tenant_id in self.rooms:
+            self.rooms[tenant_id] -= many
+
+
+def let_through(lines: Sequence[Waiting], free: Free) -> list[Passage]:
+    """Divide places among lines, earliest first, each by what its group and its tenant leave."""
     wanted = [0] * len(lines)
-    inside = dict(running)
-    rooms = dict(rooms)
-    left = dict(shares)
+    left = Free(free.places, dict(free.running), dict(free.rooms), dict(free.shares))
     for is_shared in (True, False):
         for place, line in enumerate(lines):
             group = (line.tenant_id, line.gate)
-            if line.gate and group not in inside:
+            if line.gate and group not in left.running:
                 continue
-            free = min(places, rooms.get(line.tenant_id, places))
+            many = min(left.places, left.rooms.get(line.tenant_id, left.places))
             if is_shared:
-                free = min(free, left.get(line.tenant_id, 0))
+                many = min(many, left.shares.get(line.tenant_id, 0))
             if line.gate and line.limit is not None:
-                free = min(free, line.limit - inside[group])
-            if free <= 0:
-                continue
-            wanted[place] += free
-            places -= free
-            left[line.tenant_id] = left.get(line.tenant_id, 0) - free
-            if line.gate:
-                inside[group] += free
-            if line.tenant_id in rooms:
-                rooms[line.tenant_id] -= free
+                many = min(many, line.limit - left.running[group])
+            if many > 0:
+                wanted[place] += many
+                left.take(line.tenant_id, line.gate, many)
     return [
-        Passage(many, inside.get((line.tenant_id, line.gate), 0) - many if line.gate else 0)
+        Passage(many, left.running.get((line.tenant_id, line.gate), 0) - many if line.gate else 0)
         for line, many in zip(lines, wanted, strict=True)
     ]

@@ -9,15 +9,18 @@ from pathlib import Path
 from uuid import UUID
 
 from cronwell.model.execution import ExecutionKey
-from cronwell.model.gates import Passage, let_through
+from cronwell.model.gates import Free, Passage, let_through
 from cronwell.runtime.postgres import Connection, Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Claimed, Halt, Line
-from cronwell.store.postgres.rows import claimed_of, columns
+from cronwell.store.postgres.rows import TIERS, claimed_of, columns
 from cronwell.store.work_port import EVER, FIRST_GATE, LINES, Gate
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 _CLAIMS = load_statements(Path(__file__).with_name("claims.sql"))
+
+PASSES = 20
+"""Room that is left by those who may not start, because others of their job come first, is given to the next lines so often."""
 
 
 class GateRows:
@@ -60,9 +63,22 @@ class GateRows:
                 for tenant, line in limited.items()
                 if (tenant, "") in used
             }
-            passages = let_through(open_, places=places, running=running, rooms=rooms, shares=shares)
-            let = [(line, each) for line, each in zip(open_, passages, strict=True) if each.wanted]
-            claims = await _claim(connection, worker, let, ready_by=ready_by, now=now) if let else []
+            free = Free(places, running, rooms, dict(shares))
+            claims: list[Claimed] = []
+            for _ in range(PASSES):
+                passages = let_through(open_, free)
+                let = [(line, each) for line, each in zip(open_, passages, strict=True) if each.wanted]
+                if not let:
+                    break
+                found = await _claim(connection, worker, let, ready_by=ready_by, now=now)
+                claims += found
+                got = Counter((claim.tenant_id, claim.gate or "", claim.priority) for claim in found)
+                for (tenant, gate, _), many in got.items():
+                    free.take(tenant, gate, many)
+                short = _short(let, got)
+                if not short:
+                    break
+                open_ = [line for line in open_ if line not in short]
             await _note(connection, claims, limited, minute)
         missing = [gate for gate in wanted if gate not in used]
         if missing:
@@ -85,6 +101,19 @@ class GateRows:
         # After it: what was claimed while it was looked at is running by now.
         await self._database.execute(_SQL["hold_running"], limited)
         return int(tag.rpartition(" ")[2])
+
+
+def _short(let: Sequence[tuple[Line, Passage]], got: Mapping[tuple[int, str, int], int]) -> set[Line]:
+    """The lines in which fewer may start than there was room for. Lines of several pools are told apart by nothing that a claim
+    says, so either all of those that are alike but for it come short, or none."""
+    wanted: Counter[tuple[int, str, int]] = Counter()
+    for line, each in let:
+        wanted[_likeness(line)] += each.wanted
+    return {line for line, _ in let if got.get(_likeness(line), 0) < wanted[_likeness(line)]}
+
+
+def _likeness(line: Line) -> tuple[int, str, int]:
+    return line.tenant_id, line.gate, line.priority % TIERS
 
 
 async def _count(connection: Connection, gates: Sequence[Gate]) -> dict[Gate, int]:
