@@ -206,6 +206,7 @@ STORE: dict[str, tuple[Reach, object]] = {
         [None],
     ),
     "hand_back": (lambda s, e: s.hand_back(e.claim.worker, [(OTHER, e.claim.key, e.claim.fence)]), None),
+    "disown": (lambda s, e: s.disown(e.claim.worker, [(OTHER, e.claim.key, e.claim.fence)], NOON), None),
     "hold_back": (
         lambda s, e: s.hold_back(
             e.claim.worker, [HeldBack(OTHER, e.claim.key, e.claim.fence, LATER, LIMIT.target)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from cronwell import errors, meters
 from cronwell.config import DatabaseSettings
 from cronwell.control.continuity import Continuity, judge
-from cronwell.model.execution import State
+from cronwell.model.execution import Result, State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.acting import acting_for
 from cronwell.runtime.postgres import Database
@@ -106,6 +106,42 @@ async def test_what_a_worker_does_not_know_that_it_holds_is_handed_back_at_a_fai
         await until_async(is_done_again)
         assert (await house.get(key)).worker != name
     assert await house.store.list_attempts(TENANT, key) == []
+
+
+async def test_what_had_begun_and_whose_result_was_lost_at_a_failover_is_tried_again(
+    house: House, replaceable: Replaceable
+) -> None:
+    """The worker knows nothing of it any more, and has something else that goes on."""
+    may_end = asyncio.Event()
+
+    async def work(ctx: Context) -> None:
+        if ctx.job == "long":
+            await may_end.wait()
+
+    house.registry.add(work, "work")
+    await house.create("short", retry={"initial_delay": "0s", "jitter": 0})
+    await house.create("long")
+    async with house.working(**QUICK):
+        [(name, _)] = await _workers(house)
+        long = await house.trigger("long")
+        await house.until_state(long, State.RUNNING)
+        key = await house.trigger("short")
+        await house.until_state(key, State.SUCCEEDED)
+        await house.database.execute(
+            "update executions set state = 'running', finished_at = null where job_id = $1", key.job_id
+        )
+        await replaceable.become("7/00000002")
+
+        async def is_done_again() -> bool:
+            await house.rescue().run_once()
+            return (await house.get(key)).fence == 2 and (await house.get(key)).state is State.SUCCEEDED
+
+        await until_async(is_done_again)
+        assert (await house.get(long)).worker == name
+        may_end.set()
+        assert (await house.until_state(long, State.SUCCEEDED)).attempt == 1
+    [lost] = await house.store.list_attempts(TENANT, key)
+    assert lost.result is Result.WORKER_LOST
 
 
 async def test_a_worker_whose_entry_was_lost_drops_everything_and_enters_anew(

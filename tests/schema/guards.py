@@ -312,6 +312,7 @@ HOT = [
     ),
     Guard("confirm", [*_KEYS, _FENCES, worker_id(1), NOON, NOON], {"e": (KEY,), "jobs": (JOB,)}),
     Guard("hand_back", [*_KEYS, _FENCES, worker_id(1)], {"e": (KEY,)}),
+    Guard("disown", [worker_id(1), worker_id(2), NOON, *_KEYS, _FENCES], {"e": (KEY,)}),
     Guard("hold_back", [*_KEYS, _FENCES, _SLOTS, ["host:example.com"] * _COUNT, worker_id(1)], {"e": (KEY,)}),
     Guard("release_held", [1, "host:example.com", NOON, 1000], {"executions": (HELD_BY,), "e": (KEY,)}),
     Guard("report", [*_KEYS, _FENCES, _WORKERS, _SLOTS, _NONE], {"e": (KEY,)}),

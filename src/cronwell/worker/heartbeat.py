@@ -19,7 +19,7 @@ from cronwell.runtime.service import FIRST_BACKOFF
 from cronwell.store.port import Store
 from cronwell.worker.attempt import AttemptKey, Claim
 from cronwell.worker.lease import Lease
-from cronwell.worker.returning import give_back
+from cronwell.worker.returning import give_back, sorted_claims
 from cronwell.worker.slots import Slots
 
 CANCELS_EVERY = timedelta(seconds=1)
@@ -125,10 +125,17 @@ class Heartbeat:
         confirmed: set[AttemptKey] = set()
         for name in self._lease.names:
             held = await self._store.held_by(name)
+            if self._lease.has_dropped or self._lease.is_given_up:
+                # What was dropped meanwhile is unknown here as well: the name is given up, with all that it holds.
+                return
             confirmed |= {(key, fence) for _, key, fence in held}
             strays = self._slots.unknown(held)
             if strays:
-                await self._store.hand_back(name, strays)
+                await give_back(self._store, name, strays, self._clock.now())
+                # What had begun is not given back: its result was lost with the server that had taken it.
+                begun = set(strays).intersection(await self._store.held_by(name))
+                if begun:
+                    await self._store.disown(name, sorted_claims(begun), self._clock.now())
         dropped = self._slots.lose(confirmed)
         telemetry.worker_moved(str(self._lease.worker), kept=len(self._slots), dropped=dropped)
         self._lease.is_elsewhere = False

@@ -8,7 +8,7 @@ long as one may last.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
@@ -53,7 +53,7 @@ class Strays:
             self._look_at = time.monotonic() + LOOK_SECONDS
 
 
-async def give_back(store: Store, worker: UUID, claims: Sequence[Claim], now: datetime) -> None:
+async def give_back(store: Store, worker: UUID, claims: Collection[Claim], now: datetime) -> None:
     """Let others have claims that were not started.
 
     What a pause, a delete or a cancel has reached meanwhile is for nobody to start: it ends here, or else it would be
@@ -61,8 +61,7 @@ async def give_back(store: Store, worker: UUID, claims: Sequence[Claim], now: da
     """
     if not claims:
         return
-    # In the order of the primary key, like results: no two writers wait for each other.
-    claims = sorted(claims, key=lambda claim: (claim[1].job_id, claim[1].slot))
+    claims = sorted_claims(claims)
     confirmed = await store.confirm(worker, claims, now)
     cancelled = [
         ended_before_start(claim, worker, now, "cancelled", "cancelled before it started")
@@ -72,6 +71,11 @@ async def give_back(store: Store, worker: UUID, claims: Sequence[Claim], now: da
     if cancelled:
         await store.complete(cancelled)
     await store.hand_back(worker, claims)
+
+
+def sorted_claims(claims: Collection[Claim]) -> list[Claim]:
+    """In the order of the primary key, like results: no two writers wait for each other."""
+    return sorted(claims, key=lambda claim: (claim[1].job_id, claim[1].slot))
 
 
 def ended_before_start(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from cronwell.model.execution import ExecutionKey
 from cronwell.runtime.acting import acting_for_nobody
 from cronwell.runtime.postgres import Database
 from cronwell.runtime.statements import load_statements
 from cronwell.store.port import Orphan, Worker
-from cronwell.store.postgres.rows import key_of, orphan_of, worker_of
+from cronwell.store.postgres.rows import columns, key_of, orphan_of, worker_of
 
 _SQL = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -50,6 +51,17 @@ class WorkerRows:
     async def held_by(self, worker: UUID) -> list[tuple[int, ExecutionKey, int]]:
         rows = await self._database.fetch(_SQL["held_by"], worker)
         return [(row["tenant_id"], key_of(row), row["fence"]) for row in rows]
+
+    async def disown(
+        self, worker: UUID, claims: Sequence[tuple[int, ExecutionKey, int]], now: datetime
+    ) -> None:
+        await self._database.execute(
+            _SQL["disown"],
+            worker,
+            uuid4(),
+            now,
+            *columns(((t, k.job_id, k.kind, k.slot, fence) for t, k, fence in claims), 5),
+        )
 
     async def lose_workers(self, now: datetime) -> list[UUID]:
         return [row["id"] for row in await self._database.fetch(_SQL["lose_workers"], now)]

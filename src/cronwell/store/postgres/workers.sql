@@ -53,6 +53,31 @@ join jobs as j
 where w.state in ('lost', 'stopped')
 limit $1
 
+-- name: disown
+-- Give executions of a worker that it knows nothing of, and that have begun, to a name that has ended, so that they are rescued: the
+-- worker's own may live on for as long as something else of it runs.
+with heir as (
+    insert into workers (
+        id, name, state, version, pools, handlers, concurrency, started_at, heartbeat_at, lease_until, incarnation, node
+    )
+    select $2, name, 'stopped', version, pools, handlers, 0, started_at, $3, $3, incarnation, node
+    from workers
+    where id = $1
+    returning id
+)
+update executions as e
+set worker = heir.id
+from heir
+cross join unnest($4::integer[], $5::uuid[], $6::execution_kind[], $7::timestamptz[], $8::bigint[])
+    as r (tenant_id, job_id, kind, slot, fence)
+where e.tenant_id = r.tenant_id
+    and e.job_id = r.job_id
+    and e.kind = r.kind
+    and e.slot = r.slot
+    and e.fence = r.fence
+    and e.worker = $1
+    and e.state::text = 'running'
+
 -- name: list_workers
 -- Workers, living ones first.
 select *
