@@ -14,6 +14,7 @@ from cronwell.model import calendars
 from cronwell.model import schedule as schedules
 from cronwell.model.filters import Filter
 from cronwell.model.schedule import Schedule, load, slots
+from cronwell.model.walk import walk
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -23,6 +24,7 @@ KNOWN = {
     "weekends": calendars.parse({"rrules": ["FREQ=WEEKLY;BYDAY=SA,SU"]}),
     "office": calendars.parse({"hours": [{"days": "MON-FRI", "from": "09:00", "to": "17:00"}]}),
     "freeze": calendars.parse({"windows": [{"from": "2026-12-20T18:00", "to": "2027-01-03T06:00"}]}),
+    "months": calendars.parse({"rrules": ["FREQ=DAILY;BYMONTH=1,3,6,9"]}),
     "inventory": calendars.parse({"dates": ["2026-12-28/2026-12-30"]}),
 }
 
@@ -117,6 +119,31 @@ def test_moved_slots_are_those_that_moving_each_by_itself_gives(
             wall += DAY if shift == "next" else -DAY
     expected = sorted(slot for slot in moved if begin < slot <= until)
     assert slots(schedule, begin, until, 10_000) == expected
+
+
+@given(
+    st.sampled_from(["0 9 * * *", "0 */6 * * *", "30 23 * * MON-FRI", "0 0 1,15,L * *"]),
+    st.sampled_from(
+        [
+            {"exclude": ["weekends", "inventory"]},
+            {"only": "weekends"},
+            {"only": "months"},
+            {"exclude": "months"},
+        ]
+    ),
+    st.sampled_from(["next", "previous"]),
+    st.integers(0, 60),
+    st.integers(1, 60 * 24),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_walk_that_ends_early_has_all_slots_that_are_moved_to_before_its_end(
+    expression: str, days: dict[str, Any], shift: str, day: int, hours: int
+) -> None:
+    schedule = parse({"cron": expression, "timezone": "Europe/Berlin", "shift": shift} | days)
+    begin = NOW + day * DAY
+    before = begin + timedelta(hours=hours)
+    found = list(walk(schedule, begin, before))
+    assert found == [slot for slot in slots(schedule, begin, before, 10_000) if slot < before]
 
 
 @given(

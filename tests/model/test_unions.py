@@ -6,17 +6,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cronwell import errors
 from cronwell.model import calendars
 from cronwell.model import schedule as schedules
+from cronwell.model.instants import HORIZON
 from cronwell.model.kinds import CronTimes
 from cronwell.model.schedule import Schedule, load, previous, slots
 
 NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+TICK = timedelta(microseconds=1)
 
 SPECS: list[Any] = [
     "0 3 * * *",
@@ -29,13 +31,19 @@ SPECS: list[Any] = [
     {"cron": ["0 6 * * *", "0 18 * * *"], "dst": {"gap": "shift", "fold": "second"}},
 ]
 
+DENSE: list[Any] = ["* * * * *", "*/7 8-9 * * * *", {"every": "41s", "anchor": "2027-01-01T00:00:00.5Z"}]
+KNOWN = {
+    "weekends": calendars.parse({"rrules": ["FREQ=WEEKLY;BYDAY=SA,SU"]}),
+    "christmas": calendars.parse({"dates": ["2026-12-24/2026-12-26"]}),
+}
+
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def parse(raw: Any, now: datetime = NOW) -> Schedule:
-    return schedules.parse(raw, timezone=None, window=None, now=now)
+    return schedules.parse(raw, timezone=None, window=None, now=now, calendars=KNOWN)
 
 
 def every_slot(raw: Any, until: datetime, now: datetime = NOW) -> set[datetime]:
@@ -79,6 +87,77 @@ def test_previous_is_the_last_slot_before(first: Any, second: Any, minutes: int)
     if after is not None:
         assert previous(schedule, after) in (before, t)
     assert schedule.next_after(before - timedelta(microseconds=1)) == before
+
+
+@given(
+    st.lists(st.sampled_from([*SPECS, *DENSE]), min_size=1, max_size=3),
+    st.lists(st.sampled_from([*SPECS, "* 0-20 * * *"]), max_size=2),
+    st.sampled_from(
+        [
+            {},
+            {"exclude": "weekends"},
+            {"only": "weekends"},
+            {"exclude": "weekends", "shift": "next"},
+            {"only": "weekends", "shift": "previous"},
+        ]
+    ),
+    st.integers(1, 14_400),
+    st.integers(0, 40_000),
+    st.integers(-1, 1),
+)
+@settings(max_examples=150, deadline=None)
+def test_previous_is_the_last_slot_of_a_walk_also_long_after_the_end(
+    specs: list[Any], excepts: list[Any], days: dict[str, str], length: int, minutes: int, ticks: int
+) -> None:
+    begin = datetime(2027, 1, 1, tzinfo=UTC)
+    raw = {"any": specs, "timezone": "Europe/Berlin", "start": begin.isoformat()} | days
+    end = begin + timedelta(seconds=length * 13)
+    raw |= {"end": end.isoformat()} | ({"except": excepts} if excepts else {})
+    try:
+        schedule = parse(raw, begin - HOUR)
+    except errors.Invalid:
+        assume(False)
+        raise
+    every = slots(schedule, begin - TICK, None, 1_000_000)
+    t = begin + timedelta(minutes=minutes) + ticks * TICK
+    assert previous(schedule, t) == max((slot for slot in every if slot < t), default=None)
+    beside = every[minutes % len(every)]
+    assert previous(schedule, beside + ticks * TICK) == max(
+        (slot for slot in every if slot < beside + ticks * TICK), default=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "last"),
+    [
+        ({"cron": "* * * * *", "end": "2027-01-01T00:00:00Z"}, "2027-01-01T00:00:00Z"),
+        ("* * * * * * 2026", "2026-12-31T23:59:59Z"),
+        ({"any": ["* * * * * * 2026"], "except": "59 59 23 31 12 *"}, "2026-12-31T23:59:58Z"),
+        ({"cron": "*/30 * * * *", "only": "christmas"}, "2026-12-26T23:30:00Z"),
+    ],
+)
+def test_previous_does_not_walk_through_all_slots_of_a_schedule_that_has_ended(
+    raw: Any, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a time long after, the first slot that is found lies decades, and a billion slots, before the last."""
+    schedule = parse(raw, datetime(2026, 11, 1, tzinfo=UTC))
+    asked = 0
+    ask = CronTimes.next_after
+
+    def count(self: CronTimes, t: datetime) -> datetime | None:
+        nonlocal asked
+        asked += 1
+        assert asked < 200, "it walks"
+        return ask(self, t)
+
+    monkeypatch.setattr(CronTimes, "next_after", count)
+    assert previous(schedule, at("2100-01-01T00:00:00Z")) == at(last)
+
+
+def test_previous_knows_of_no_slot_beyond_the_horizon() -> None:
+    assert previous(parse("* * * * *"), datetime.max.replace(tzinfo=UTC)) == at("2100-12-31T23:59:00Z")
+    assert previous(parse("every 7h"), at("2200-01-01T00:00:00Z")) == previous(parse("every 7h"), HORIZON)
+    assert previous(parse("* * * * *"), at("1969-01-01T00:00:00Z")) is None
 
 
 def test_a_dense_schedule_leaps_over_what_is_excepted() -> None:

@@ -72,6 +72,35 @@ async def test_an_edit_after_an_outage_first_settles_what_the_old_schedule_misse
     assert await _slots(still_house, job, State.SKIPPED) == [3600, 7200, 10800]
 
 
+@pytest.mark.parametrize("change", ["edit", "pause", "delete"])
+async def test_a_change_after_an_outage_settles_all_that_was_missed_also_more_than_one_plan_takes(
+    still_house: House, clock: ManualClock, change: str
+) -> None:
+    job = await still_house.create(
+        schedule="every 1s", catch_up="all", catch_up_limit=5000, catch_up_window="3h"
+    )
+    clock.advance(timedelta(hours=1))
+    if change == "edit":
+        await still_house.jobs.patch(CALLER, str(job), {"schedule": "@daily"}, revision=None)
+    elif change == "pause":
+        await still_house.jobs.pause(TENANT, str(job))
+    else:
+        await still_house.jobs.delete(TENANT, str(job))
+    rows = await still_house.database.fetch(
+        "select slot from executions where job_id = $1 and slot <= $2 order by slot", job, clock.now()
+    )
+    assert [row["slot"] for row in rows] == [NOON + number * SECOND for number in range(1, 3601)]
+
+
+async def test_a_change_settles_the_one_slot_of_a_job_that_waits_for_its_executions_end(
+    still_house: House, clock: ManualClock
+) -> None:
+    job = await still_house.create(schedule="every 2m after finish")
+    clock.advance(timedelta(minutes=10))
+    await still_house.jobs.patch(CALLER, str(job), {"schedule": "@daily"}, revision=None)
+    assert [each.key.slot for each in await still_house.history(job)] == [NOON + timedelta(minutes=2)]
+
+
 async def test_a_stale_revision_changes_nothing(still_house: House) -> None:
     job = await still_house.create(schedule=EVERY_10S)
     before = await still_house.history(job)

@@ -116,11 +116,16 @@ async def settle_past(
     if cursor is None or cursor.next_slot > now:
         return job.runs_left
     left_out = await left_out_of(transaction, [cursor], now)
-    move = move_from(
-        cursor, now=now, settings=settings, until=now, left_out=left_out.get((job.tenant_id, job.id), ())
-    )
-    await transaction.record([move], now)
-    return move.runs_left
+    while True:
+        move = move_from(
+            cursor, now=now, settings=settings, until=now, left_out=left_out.get((job.tenant_id, job.id), ())
+        )
+        await transaction.record([move], now)
+        # One plan has room for so many slots, and nobody will come back for what lies beyond. The slot of a job that awaits
+        # the end of its execution stays where it is, and has its verdict.
+        if move.awaits or move.next_slot is None or move.next_slot > now:
+            return move.runs_left
+        cursor = dataclasses.replace(cursor, next_slot=move.next_slot, runs_left=move.runs_left)
 
 
 async def left_out_of(

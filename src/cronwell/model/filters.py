@@ -95,6 +95,10 @@ class Filter:
                 day -= _DAY
         return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
+    def latest_source(self, t: datetime) -> datetime:
+        """A time from which on no slot is moved to before `t`."""
+        return t if self.shift == "next" else t + (LONGEST_SHIFT + 2) * _DAY
+
     def _days_from(self, day: date) -> Iterator[date]:
         step = _DAY if self.shift == "next" else -_DAY
         for _ in range(LONGEST_SHIFT):

@@ -30,6 +30,8 @@ DENSEST_SHIFTED = 48
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
+_WALKED = timedelta(minutes=1)
+"""A time in which looking for a schedule's last slot tries one after the other."""
 
 _NO_GAP = (HORIZON, HORIZON)
 _MOST_GAPS = 16_384
@@ -224,15 +226,25 @@ def slots(schedule: Schedule, after: datetime, until: datetime | None, limit: in
 def previous(schedule: Schedule, t: datetime) -> datetime | None:
     """Return the last slot strictly before `t`; None when there is none since 1970."""
     span = timedelta(minutes=1)
+    t = until = min(t, HORIZON)
     while True:
         begin = max(t - span, EARLIEST) - _MICROSECOND
-        slot = schedule.next_after(begin)
-        if slot is not None and slot < t:
+        slot = next(walk(schedule, begin, until), None)
+        if slot is not None:
             break
         if begin < EARLIEST:
             return None
+        until = begin + _MICROSECOND
         span *= 4
-    for later in takewhile(lambda later: later < t, walk(schedule, slot)):
+    # It may lie decades before the last one, where the schedule has ended: a walk from there would take minutes, and more.
+    while until - slot > _WALKED:
+        middle = slot + (until - slot) / 2
+        closer = next(walk(schedule, middle, until), None)
+        if closer is None:
+            until = middle + _MICROSECOND
+        else:
+            slot = closer
+    for later in walk(schedule, slot, until):
         slot = later
     return slot
 

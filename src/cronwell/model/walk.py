@@ -25,17 +25,20 @@ MOST_LEFT_OUT = 2000
 _TICK = timedelta(microseconds=1)
 
 
-def walk(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    """Yield the slots strictly after a time, in UTC and in order."""
+def walk(schedule: Schedule, after: datetime, before: datetime = HORIZON) -> Iterator[datetime]:
+    """Yield the slots strictly between two times, in UTC and in order.
+
+    Nothing is looked for beyond `before`: a calendar that leaves out all that is there would be asked for years.
+    """
     after = max(after, (schedule.start or EARLIEST) - _TICK)
     filter_ = schedule.filter
     if filter_ is not None and filter_.shift is not None:
-        found = _moved(schedule, filter_, after)
+        found = _moved(schedule, filter_, after, before)
     else:
-        found = _kept(schedule, filter_, after)
+        found = _kept(schedule, filter_, after, before)
     for slot in found:
         # Kinds that go by the face of a clock know their last year, not the horizon; a shift knows neither.
-        if slot >= HORIZON or (schedule.end is not None and slot > schedule.end):
+        if slot >= before or (schedule.end is not None and slot > schedule.end):
             return
         yield slot
 
@@ -64,14 +67,14 @@ class _Heads:
         return (heap[0][0], self._kinds[heap[0][1]]) if heap else None
 
 
-def _kept(schedule: Schedule, filter_: Filter | None, t: datetime) -> Iterator[datetime]:
+def _kept(schedule: Schedule, filter_: Filter | None, t: datetime, before: datetime) -> Iterator[datetime]:
     """Yield the instants of the kinds that are not excepted, nor left out by a calendar."""
     ahead = _Heads(schedule.kinds, t)
     excepted = _Heads(schedule.excepts, t)
     left_out = 0
     while left_out < MOST_LEFT_OUT:
         first = ahead.after(t)
-        if first is None or (schedule.end is not None and first[0] > schedule.end):
+        if first is None or first[0] >= before or (schedule.end is not None and first[0] > schedule.end):
             return
         slot = first[0]
         taken = excepted.after(slot - _TICK)
@@ -87,13 +90,17 @@ def _kept(schedule: Schedule, filter_: Filter | None, t: datetime) -> Iterator[d
             left_out, t = left_out + 1, max(slot, resumes)
 
 
-def _moved(schedule: Schedule, filter_: Filter, t: datetime) -> Iterator[datetime]:
-    """Yield the slots after `t` once each has been moved to an open day: times of several days may meet on one."""
+def _moved(schedule: Schedule, filter_: Filter, t: datetime, before: datetime) -> Iterator[datetime]:
+    """Yield the slots after `t` once each has been moved to an open day: times of several days may meet on one.
+
+    Those from `before` on are not complete.
+    """
     open_days: dict[date, bool] = {}
     waiting: list[datetime] = []
     """Where slots have been moved to, which an earlier one may still be moved before."""
     looked_at = 0
-    for slot in _kept(schedule, None, filter_.earliest_source(t, schedule.zone) - _TICK):
+    begin = filter_.earliest_source(t, schedule.zone) - _TICK
+    for slot in _kept(schedule, None, begin, filter_.latest_source(before)):
         moved = filter_.moved(slot, schedule.zone, open_days)
         if moved == slot or filter_.shift == "next":
             # Nothing that comes later is moved to before this slot.
