@@ -91,7 +91,7 @@ class StagingWrites(DependencyWrites):
             for move in moves
             if move.running_limit is not None
             for each in move.planned
-            if each.slot <= now and each.state is State.PENDING
+            if each.slot < now and each.state is State.PENDING
         ]
         late = await self.outrun(places) if places else set()
         if not late:
