@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from cronwell import errors
 from cronwell.control.scheduling import move_from
 from cronwell.model.identity import new_job_ids
 from cronwell.model.shards import SHARDS, shard_of
@@ -20,6 +21,45 @@ from tests.support.house import CALLER, SECOND, House
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+
+
+async def test_what_is_too_much_for_one_transaction_is_staged_by_smaller_ones(
+    still_house: House, clock: ManualClock
+) -> None:
+    jobs = await _many(still_house, 100)
+    # As a statement does that takes longer than it may.
+    await still_house.database.execute("""
+        create function too_many() returns trigger language plpgsql as $$
+        begin
+            if (select count(*) from added) > 10 then
+                raise exception 'canceling statement due to statement timeout' using errcode = '57014';
+            end if;
+            return null;
+        end $$;
+        create trigger too_many after insert on executions
+        referencing new table as added for each statement execute function too_many();
+    """)
+    clock.advance(MINUTE)
+    staging = still_house.staging()
+    failures = 0
+    for _ in range(200):
+        try:
+            if not await staging.run_once():
+                break
+        except errors.StoreUnavailable:
+            failures += 1
+    assert failures > 0
+    assert await _slots(still_house) == {job: [NOON + MINUTE, NOON + 2 * MINUTE] for job in jobs}
+
+
+async def test_a_start_begins_with_a_few_jobs(still_house: House, clock: ManualClock) -> None:
+    jobs = await _many(still_house, 300)
+    clock.advance(MINUTE)
+    staging = still_house.staging()
+    assert 0 < await staging.run_once() <= 2 * SHARDS
+    while await staging.run_once():
+        pass
+    assert await _slots(still_house) == {job: [NOON + MINUTE, NOON + 2 * MINUTE] for job in jobs}
 
 
 async def test_planning_that_takes_long_is_committed_in_parts_and_no_shard_is_believed_further_than_it_is(

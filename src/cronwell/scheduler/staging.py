@@ -49,6 +49,9 @@ MOST_SLOTS = 5 * SLOTS
 """A transaction that has planned so many leaves its other cursors where they stand. One job of each shard is asked for at least, and
 may have thousands of slots that it missed."""
 
+FIRST_BATCH = 100
+"""Jobs to stage in the first transaction after a start, which may be the end of a long outage; it doubles from there."""
+
 PLANNING = 0.5
 """Seconds after which a transaction leaves its other cursors where they stand, at most. Meanwhile nothing else is done by this process,
 and the database waits: for as long as the lease our shards would go to another, and after 15 s PostgreSQL would end the session. A job
@@ -85,8 +88,10 @@ class Staging:
         self._holder = holder
         self._pace = Pace(settings.catch_up_rate)
         self._front = Front(settings.look_ahead)
-        self._jobs = settings.batch
-        """Jobs to stage in the next transaction: fewer of those that have many slots."""
+        self._jobs = min(FIRST_BATCH, settings.batch)
+        """Jobs to stage in the next transaction: fewer of those that have many slots, and half as many after a failure."""
+        self._most_slots = MOST_SLOTS
+        """Slots after which the next transaction plans no more: half as many after a failure."""
         self._planning = min(PLANNING, settings.lease.total_seconds() * OF_A_LEASE)
 
     async def poll(self) -> timedelta:
@@ -115,13 +120,16 @@ class Staging:
         began = time.perf_counter()
         now = self._clock.now()
         horizon = now + self._settings.look_ahead
-        each = max(1, -(-self._jobs // len(epochs)))
+        asked, most_slots = self._jobs, self._most_slots
+        each = max(1, -(-asked // len(epochs)))
+        # As if it failed, until it has not: what was too much for one transaction would be too much for ever.
+        self._jobs, self._most_slots = max(1, asked // 2), max(1, most_slots // 2)
         async with self._store.transaction() as transaction:
             looked = time.monotonic()
             cursors = await transaction.lock_due(self._front.since(epochs, now), horizon, each)
             self._front.looked(time.monotonic() - looked, len(cursors))
             cursors.sort(key=_NEXT_SLOT)
-            steps, left = await self._plan(transaction, cursors, now, horizon)
+            steps, left = await self._plan(transaction, cursors, now, horizon, most_slots)
             moves = self._pace.spread(steps, now)
             if cursors:
                 touched = {shard_of(cursor.job_id) for cursor in cursors}
@@ -132,12 +140,14 @@ class Staging:
                 await transaction.stage(moves, now)
         self._front.staged(epochs, staged_to(epochs, cursors, moves, left, horizon, each))
         if not cursors:
+            self._jobs, self._most_slots = asked, most_slots
             telemetry.staged_until(horizon)
             return 0
         treated = len(cursors) - len(left)
         states = [planned.state for move in moves for planned in move.planned]
-        following = jobs_for_next(treated, len(states), self._jobs, self._settings.batch)
+        following = jobs_for_next(treated, len(states), asked, self._settings.batch)
         self._jobs = max(1, min(following, treated)) if left else following
+        self._most_slots = min(MOST_SLOTS, 2 * most_slots)
         skipped = states.count(State.SKIPPED)
         telemetry.staged(
             jobs=len(moves),
@@ -153,6 +163,7 @@ class Staging:
         cursors: Sequence[Cursor],
         now: datetime,
         horizon: datetime,
+        most_slots: int,
     ) -> tuple[list[Move], list[Cursor]]:
         """Plan the steps of cursors, one after another until it has been enough for one transaction; with them come the cursors
         that are left where they stand. One at least is not, unless there is none."""
@@ -163,7 +174,7 @@ class Staging:
         slots = 0
         enough_deadline = time.monotonic() + self._planning
         for treated, cursor in enumerate(cursors):
-            if treated and (slots >= MOST_SLOTS or time.monotonic() >= enough_deadline):
+            if treated and (slots >= most_slots or time.monotonic() >= enough_deadline):
                 return moves, list(cursors[treated:])
             key = (cursor.tenant_id, cursor.job_id)
             until = min(furthest, now + max(FIRST_STEP, 2 * (cursor.next_slot - now)))
