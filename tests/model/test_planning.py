@@ -7,6 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -301,6 +302,23 @@ def test_a_cursor_that_a_change_of_a_zones_rules_took_off_its_slot_is_no_trouble
     covered = [each.from_slot for each in staging.ranges] + [each.slot for each in staging.planned]
     assert all(each.minute == 0 for each in covered)
     assert covered == sorted(set(covered))
+
+
+def test_what_a_herd_missed_is_searched_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = 0
+
+    def counting(*given: Any) -> list[datetime]:
+        nonlocal searches
+        searches += 1
+        return slots(*given)
+
+    monkeypatch.setattr(planning, "slots", counting)
+    plan = Plan(schedule("* * * * *", "Europe/Berlin"))
+    stagings = [
+        Case(plan, NOON - timedelta(days=3, minutes=7), NOON, NOON + LOOK_AHEAD).staging() for _ in range(20)
+    ]
+    assert 0 < searches < 20
+    assert all(each == stagings[0] for each in stagings)
 
 
 @given(skipped=st.sets(st.integers(0, 40)), max_runs=st.integers(1, 12), data=st.data())

@@ -15,6 +15,7 @@ from cronwell.control.scheduling import move_from
 from cronwell.model.execution import State
 from cronwell.model.shards import SHARDS
 from cronwell.runtime.clock import ManualClock
+from cronwell.scheduler import staging as scheduler_staging
 from cronwell.scheduler.staging import SLOTS, jobs_for_next
 from cronwell.store.port import EVER
 from tests.support.house import CALLER, SECOND, TENANT, House
@@ -60,8 +61,9 @@ async def test_many_schedulers_at_once_stage_each_slot_once(still_house: House, 
 
 
 async def test_jobs_with_many_slots_are_staged_fewer_at_a_time(
-    still_house: House, clock: ManualClock
+    still_house: House, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scheduler_staging, "FIRST_BATCH", 2000)
     jobs = [await still_house.create(f"job-{n}", schedule="every 1s") for n in range(150)]
     await _stage_all(still_house)
     staging = still_house.staging()

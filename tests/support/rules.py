@@ -42,6 +42,7 @@ def forget() -> None:
         schedule._span,
         schedule._endless,
         planning.load_plan,
+        planning._missed,
     ):
         cached.cache_clear()
     schedule._gaps.clear()

@@ -245,7 +245,7 @@ def _judge_missed(
     """Apply the catch-up policy to the slots from `first` to `last`, both included."""
     schedule = plan.schedule
     wanted = {"none": 0, "last": 1, "all": plan.catch_up_limit}[plan.catch_up]
-    tail = _last_slots(schedule, first, last, max(wanted, ROWS_FOR_MISSED))
+    tail, before = _missed(schedule.canonical(), first, last, max(wanted, ROWS_FOR_MISSED))
     oldest = now - _window(plan, tail[-1])
     run = [slot for slot in tail[-wanted:] if slot >= oldest] if wanted else []
     first_run = run[0] if run else None
@@ -255,13 +255,24 @@ def _judge_missed(
         else PlannedSlot(slot, slot, State.SKIPPED, CATCH_UP)
         for slot in tail
     ]
+    return planned, [] if before is None else [before]
+
+
+@lru_cache(maxsize=256)
+def _missed(
+    text: str, first: datetime, last: datetime, wanted: int
+) -> tuple[tuple[datetime, ...], SkippedRange | None]:
+    """The last slots from `first` to `last`, so many, and the range of those before them; a herd that shares the text and missed
+    the same slots has them searched and counted once."""
+    schedule = load(text)
+    tail = _last_slots(schedule, first, last, wanted)
     if tail[0] == first:
-        return planned, []
+        return tuple(tail), None
     # The tail does not reach back to the first missed slot: the rest is one range.
     before = slots(schedule, first - _TICK, tail[0] - _TICK, COUNTED + 1)
     count = len(before) if len(before) <= COUNTED else None
     end = before[-1] if count is not None else tail[0] - _TICK
-    return planned, [SkippedRange(first, end, CATCH_UP, count)]
+    return tuple(tail), SkippedRange(first, end, CATCH_UP, count)
 
 
 def _window(plan: Plan, slot: datetime) -> timedelta:
