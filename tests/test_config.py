@@ -73,6 +73,8 @@ def other_than_default(path: str) -> Any:
         return CHOICES[path]
     if path == "worker.heartbeat":
         return timedelta(seconds=3)
+    if path == "worker.pre_claim":
+        return timedelta(milliseconds=250)
     return OTHERS[next(kind for kind in OTHERS if isinstance(PATHS[path], kind))]
 
 
@@ -330,6 +332,7 @@ def trees(draw: st.DrawFn) -> Settings:
         given_values.setdefault(section, {})[name] = value
     worker = given_values["worker"]
     worker["lease"] = worker["heartbeat"] + timedelta(seconds=1)
+    worker["pre_claim"] = min(worker["pre_claim"], timedelta(seconds=1))
     sections = {
         name: type(getattr(Settings(), name))(**values) for name, values in given_values.items() if name
     }

@@ -28,7 +28,7 @@ from cronwell.model import zones as zones_of_the_product
 from cronwell.model.cron import Expression
 from cronwell.scheduler import front
 from cronwell.store.port import Claimed
-from cronwell.store.postgres import results, transaction
+from cronwell.store.postgres import results, staging
 from cronwell.store.postgres.executions import ExecutionRows
 from cronwell.store.postgres.shards import ShardChanges
 from cronwell.store.postgres.transaction import PostgresTransaction
@@ -95,9 +95,9 @@ def cursor_first() -> None:
 def no_compare_and_set() -> None:
     """A cursor moves from wherever it stands. Without the row's lock, too, which would keep others from moving it."""
 
-    _cut(transaction, "_STAGING", "lock_due", "    for update skip locked\n")
-    _cut(transaction, "_STAGING", "move_cursors", "    and cursors.revision = moved.revision\n")
-    _cut(transaction, "_STAGING", "move_cursors", "    and cursors.next_slot = moved.from_slot")
+    _cut(staging, "_SQL", "lock_due", "    for update skip locked\n")
+    _cut(staging, "_SQL", "move_cursors", "    and cursors.revision = moved.revision\n")
+    _cut(staging, "_SQL", "move_cursors", "    and cursors.next_slot = moved.from_slot")
     stage = PostgresTransaction.stage
 
     async def stage_slowly(self: PostgresTransaction, moves: Sequence[Any], now: datetime) -> None:

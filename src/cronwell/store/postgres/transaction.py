@@ -38,7 +38,6 @@ from cronwell.store.postgres.tzdata import TzdataChanges
 _HERE = Path(__file__).parent
 _ACCESS = load_statements(_HERE / "access.sql")
 _JOBS = load_statements(_HERE / "jobs.sql")
-_STAGING = load_statements(_HERE / "staging.sql")
 _IDEMPOTENCY = load_statements(_HERE / "idempotency.sql")
 
 
