@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
-import orjson
 from pydantic import ValidationError
 
 from cronwell.model.execution import Result, State
@@ -23,7 +23,7 @@ def policy_of(definition: str) -> RetryPolicy:
     """The retry policy of a job's definition, as JSON text; the default where this release cannot read it, as one of a newer
     release may be: what goes by it must not stop for one job."""
     try:
-        return RetryPolicy.model_validate(orjson.loads(definition).get("retry") or {})
+        return RetryPolicy.model_validate(json.loads(definition).get("retry") or {})
     except ValidationError:
         return RetryPolicy()
 
