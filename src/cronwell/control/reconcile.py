@@ -116,6 +116,7 @@ class Reconcile:
     async def _range(self, since: datetime | None, before: datetime | None) -> tuple[datetime, datetime]:
         now = self._clock.now()
         before = before or (now if since is None else min(now, since + USUAL))
+        is_usual = since is None
         since = since or before - USUAL
         if before > now:
             raise errors.Invalid.field(
@@ -129,6 +130,9 @@ class Reconcile:
             )
         days = await self._store.days()
         oldest = datetime.combine(min(days), time_of_day(), UTC) if days else None
+        if is_usual and oldest is not None and oldest < before:
+            # A history that begins within the last hour is told whole, as that of a new installation after midnight.
+            since = max(since, oldest)
         if oldest is not None and since < oldest:
             raise errors.Invalid.field(
                 "from",
